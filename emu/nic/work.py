@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work as the core sees it, whatever the descriptor bytes look like: requests in, completions out.
+
+A personality decodes its descriptors into :class:`SendRequest` and :class:`ReceiveRequest` and encodes
+:class:`Completion` into its own CQE bytes. Transport engines know nothing else.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+__all__ = [
+    "Access",
+    "Completion",
+    "CompletionOpcode",
+    "ModifyMask",
+    "Opcode",
+    "QpAttributes",
+    "QpState",
+    "ReceiveRequest",
+    "SendRequest",
+    "Sge",
+    "Status",
+    "Transport",
+]
+
+
+class Transport(enum.IntEnum):
+    """Transport service of a queue pair (contract value)."""
+
+    ROCE_RC = 0
+    ROCE_UC = 1
+    ROCE_UD = 2
+    UET_ROD = 8
+    UET_RUD = 9
+    UET_RUDI = 10
+    UET_UUD = 11
+
+
+class Opcode(enum.IntEnum):
+    """Send-side operations. The values are the `vrnic` contract's."""
+
+    NOP = 0
+    WRITE = 1
+    WRITE_IMM = 2
+    READ = 3
+    SEND = 4
+    SEND_IMM = 5
+    ATOMIC_ADD = 6
+    ATOMIC_CAS = 7
+
+
+class CompletionOpcode(enum.IntEnum):
+    """What a completion is for; values fit the contract's four-bit field."""
+
+    SEND = 0
+    WRITE = 1
+    READ = 2
+    ATOMIC_CAS = 3
+    ATOMIC_ADD = 4
+    NOP = 5
+    RECV = 8
+    RECV_WRITE_IMM = 9
+
+
+class Status(enum.IntEnum):
+    """Work completion status; numbers are the verbs API's ``enum ibv_wc_status``."""
+
+    SUCCESS = 0
+    LOC_LEN_ERR = 1
+    LOC_QP_OP_ERR = 2
+    LOC_PROT_ERR = 4
+    WR_FLUSH_ERR = 5
+    BAD_RESP_ERR = 7
+    LOC_ACCESS_ERR = 8
+    REM_INV_REQ_ERR = 9
+    REM_ACCESS_ERR = 10
+    REM_OP_ERR = 11
+    RETRY_EXC_ERR = 12
+    RNR_RETRY_EXC_ERR = 13
+    FATAL_ERR = 19
+    GENERAL_ERR = 21
+
+
+class Access(enum.IntFlag):
+    """Access rights of memory regions and queue pairs; values are ``enum ibv_access_flags``."""
+
+    NONE = 0
+    LOCAL_WRITE = 1
+    REMOTE_WRITE = 2
+    REMOTE_READ = 4
+    REMOTE_ATOMIC = 8
+
+
+class QpState(enum.IntEnum):
+    """Queue pair states; numbers are ``enum ibv_qp_state``."""
+
+    RESET = 0
+    INIT = 1
+    RTR = 2
+    RTS = 3
+    SQD = 4
+    SQE = 5
+    ERR = 6
+
+
+class ModifyMask(enum.IntFlag):
+    """Which attributes a modify names; bit numbers are ``enum ibv_qp_attr_mask``."""
+
+    STATE = 1 << 0
+    ACCESS_FLAGS = 1 << 3
+    PKEY_INDEX = 1 << 4
+    PORT = 1 << 5
+    QKEY = 1 << 6
+    AV = 1 << 7
+    PATH_MTU = 1 << 8
+    TIMEOUT = 1 << 9
+    RETRY_CNT = 1 << 10
+    RNR_RETRY = 1 << 11
+    RQ_PSN = 1 << 12
+    MAX_RD_ATOMIC = 1 << 13
+    MIN_RNR_TIMER = 1 << 15
+    SQ_PSN = 1 << 16
+    MAX_DEST_RD_ATOMIC = 1 << 17
+    DEST_QPN = 1 << 20
+
+
+@dataclass(slots=True)
+class Sge:
+    """A piece of local memory: virtual address in the key's space, byte length, lkey."""
+
+    address: int
+    length: int
+    lkey: int
+
+
+@dataclass(slots=True)
+class SendRequest:
+    """One send-queue element, decoded.
+
+    ``index`` is the running index of its first slot and ``slots`` how many ring slots it takes, so the next element
+    is at ``index + slots``. ``length`` is the payload in bytes (for READ: bytes asked for; for atomics 4 or 8).
+    ``inline`` is the payload itself when it was in the descriptor. ``sges`` is the gather list, or for READ and
+    atomics the scatter list of the result. ``swap_add``/``compare`` are host integers. ``cookie`` is the
+    personality's own, handed back in the completion.
+    """
+
+    index: int
+    opcode: Opcode
+    slots: int = 1
+    length: int = 0
+    sges: list[Sge] = field(default_factory=list)
+    inline: bytes | None = None
+    remote_address: int = 0
+    rkey: int = 0
+    immediate: int = 0
+    swap_add: int = 0
+    compare: int = 0
+    signaled: bool = False
+    solicited: bool = False
+    fence: bool = False
+    cookie: object = None
+
+
+@dataclass(slots=True)
+class ReceiveRequest:
+    """One receive-queue element: running index and the scatter list."""
+
+    index: int
+    sges: list[Sge] = field(default_factory=list)
+    cookie: object = None
+
+    @property
+    def length(self) -> int:
+        """Bytes the scatter list can take."""
+        return sum(sge.length for sge in self.sges)
+
+
+@dataclass(slots=True)
+class Completion:
+    """The outcome of one element.
+
+    ``index`` names the element (send or receive ring by ``opcode``), ``length`` is bytes transferred, ``immediate``
+    is the 32-bit value as on the wire (big-endian number) or None, ``cause`` a vendor code that says more than
+    ``status`` (0 when there is nothing more to say).
+    """
+
+    qpn: int
+    index: int
+    opcode: CompletionOpcode
+    status: Status
+    length: int = 0
+    immediate: int | None = None
+    solicited: bool = False
+    cause: int = 0
+    cookie: object = None
+
+
+@dataclass(slots=True)
+class QpAttributes:
+    """Everything a modify can set. Addresses are bytes in network order; ``path_mtu`` is payload bytes.
+
+    ``timeout`` is the local ACK timeout exponent (4.096 us * 2^n, 0 = wait for ever), ``min_rnr_timer`` the RNR timer
+    code, PSNs are 24 bits. ``source_gid``/``dest_gid`` are 16 bytes, an IPv4 peer as ``::ffff:a.b.c.d``.
+    ``udp_source_port`` 0 means: derive it from the QP numbers.
+    """
+
+    state: QpState = QpState.RESET
+    access: Access = Access.NONE
+    path_mtu: int = 1024
+    dest_qpn: int = 0
+    rq_psn: int = 0
+    sq_psn: int = 0
+    max_rd_atomic: int = 1
+    max_dest_rd_atomic: int = 1
+    min_rnr_timer: int = 0
+    timeout: int = 0
+    retry_cnt: int = 0
+    rnr_retry: int = 0
+    source_mac: bytes = b"\0" * 6
+    dest_mac: bytes = b"\0" * 6
+    source_gid: bytes = b"\0" * 16
+    dest_gid: bytes = b"\0" * 16
+    traffic_class: int = 0
+    hop_limit: int = 64
+    udp_source_port: int = 0
+    pkey: int = 0xFFFF
+    qkey: int = 0

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a function can reach by bus address, and how it interrupts: the seam between devices and the PCIe layer."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["Bus", "BusError", "Interrupts"]
+
+
+class BusError(Exception):
+    """A bus address that no memory answers (unmapped, read-only, or crossing a mapping's end)."""
+
+    def __init__(self, address: int, length: int, reason: str) -> None:
+        super().__init__(f"bus address {address:#x}+{length:#x}: {reason}")
+        self.address = address
+        self.length = length
+        self.reason = reason
+
+
+class Bus(Protocol):
+    """Memory as one PCIe function sees it: guest RAM and the BARs of its peers.
+
+    ``address`` and ``length`` are bytes. A view must not be kept past the current callback: an unmap makes it stale.
+    """
+
+    def read(self, address: int, length: int) -> bytes:
+        """Read ``length`` bytes. :raises BusError: some byte is unreachable."""
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """Write ``data``. :raises BusError: some byte is unreachable; nothing was written then."""
+
+    def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
+        """A zero-copy view of one mapping. :raises BusError: unreachable, or it spans two mappings."""
+
+
+class Interrupts(Protocol):
+    """The function's MSI-X vectors."""
+
+    def trigger(self, vector: int) -> None:
+        """Signal ``vector``; a masked vector becomes pending, an absent one is counted and ignored."""
