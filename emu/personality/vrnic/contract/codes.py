@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of the contract that are not layouts: admin opcodes and statuses, event types, modes, causes, rules."""
+
+from __future__ import annotations
+
+import enum
+
+
+class AdminOpcode(enum.IntEnum):
+    """First field of an admin command."""
+
+    NOP = 0x00
+    ALLOC_CTX = 0x01
+    FREE_CTX = 0x02
+    ALLOC_PD = 0x03
+    FREE_PD = 0x04
+    REG_MR = 0x05
+    DEREG_MR = 0x06
+    CREATE_EQ = 0x07
+    DESTROY_EQ = 0x08
+    CREATE_CQ = 0x09
+    DESTROY_CQ = 0x0A
+    CREATE_QP = 0x0B
+    MODIFY_QP = 0x0C
+    QUERY_QP = 0x0D
+    DESTROY_QP = 0x0E
+    QUERY_GID = 0x0F
+    SET_GID = 0x10
+    QUERY_OBJECTS = 0x11
+
+
+class AdminStatus(enum.IntEnum):
+    """First field of an admin reply."""
+
+    OK = 0
+    BAD_OPCODE = 1
+    """No such command."""
+    BAD_FIELD = 2
+    """A field has a value that is not allowed; the reply's ``refused`` is its byte offset in the command."""
+    BAD_OBJECT = 3
+    """A field names an object that does not exist; ``refused`` is its byte offset."""
+    NOT_OWNER = 4
+    """The object exists but belongs to another context or protection domain."""
+    BUSY = 5
+    """The object is still used by others (destroy those first)."""
+    NO_RESOURCE = 6
+    """The table is full."""
+    BAD_STATE = 7
+    """The queue pair is in a state that does not allow it, or a required attribute is missing."""
+    DMA_ERROR = 8
+    """A bus address in the command cannot be reached."""
+    UNSUPPORTED = 9
+    """Valid, but this device does not offer it (see the limits)."""
+
+
+class EventType(enum.IntEnum):
+    """Type of an event queue entry. 0..31 are ``enum ibv_event_type`` numbers."""
+
+    CQ_ERR = 0
+    QP_FATAL = 1
+    QP_REQ_ERR = 2
+    QP_ACCESS_ERR = 3
+    COMM_EST = 4
+    SQ_DRAINED = 5
+    DEVICE_FATAL = 8
+    PORT_ACTIVE = 9
+    PORT_ERR = 10
+    COMPLETION = 32
+    """A completion arrived on an armed CQ; ``object`` is its CQN. The CQ is disarmed."""
+
+
+class CqMode(enum.IntEnum):
+    """How a CQ reports."""
+
+    RING = 0
+    """Entries go round the ring; each pass flips the phase bit (first pass 1)."""
+    COLLAPSED = 1
+    """Every entry goes to slot 0; software reads the 16-bit index."""
+    COUNTER = 2
+    """No entries: two u64 counters (success, error) at the ring's address."""
+
+
+class CqOverrun(enum.IntEnum):
+    """What happens when a ring CQ is full (consumer index from the CQ doorbell)."""
+
+    ERROR = 0
+    """CQ_ERR event, the CQ stops, its QPs go to ERR."""
+    IGNORE = 1
+    """Overwrite; software answers for it."""
+
+
+class DbrPolicy(enum.IntEnum):
+    """What the doorbell record means."""
+
+    NONE = 0
+    """Not read."""
+    RECOVERY = 1
+    """Read after a stall; it may be ahead of lost doorbells."""
+    AUTHORITATIVE = 2
+    """Read at each doorbell; the doorbell is only a hint."""
+    STRICT = 3
+    """A doorbell ahead of the record is a violation and is ignored."""
+
+
+class MrKind(enum.IntEnum):
+    """Where a region's pages are; for checks and captures."""
+
+    HOST = 0
+    GPU = 1
+
+
+class MrFlags(enum.IntFlag):
+    """REG_MR flags."""
+
+    INDIRECT = 1 << 0
+    """``pages`` is a list of bus addresses of 4 KiB blocks, each holding 512 page addresses."""
+    ATOMIC_CAPABLE = 1 << 1
+    """Remote atomics may target it."""
+    CONTIGUOUS = 1 << 2
+    """``pages`` is itself the bus address of one contiguous range of ``length`` bytes; there is no list."""
+
+
+class QpFlags(enum.IntFlag):
+    """CREATE_QP flags."""
+
+    PHASE = 1 << 0
+    """Slots carry a phase bit that flips each pass (first pass 1); a slot with the wrong one is stale."""
+    SIGNAL_ALL = 1 << 1
+    """Every send WQE completes, flagged or not."""
+
+
+class FatalCause(enum.IntEnum):
+    """Why STATUS.FATAL is set."""
+
+    NONE = 0
+    ADMIN_LOG_SIZE = 1
+    ADMIN_BASE = 2
+    ADMIN_DOORBELL = 3
+    ADMIN_DMA = 4
+    INTERNAL = 5
+
+
+class CheckId(enum.IntEnum):
+    """Rules a driver or kernel can break (number of the check: C01 is 1)."""
+
+    NONE = 0
+    C01_INDEX = 1
+    """Running index in a WQE is not the expected one."""
+    C02_OWNER = 2
+    """QPN echo differs, or the doorbell came through another context's page."""
+    C03_STALE = 3
+    """A doorbell covers a slot that was not written in this pass (phase)."""
+    C06_AHEAD = 6
+    """A doorbell is more than a ring ahead of what completed."""
+    C07_OLDER = 7
+    """A doorbell older than the last one."""
+    C08_DBR = 8
+    """Doorbell record and doorbell disagree where the policy forbids it."""
+    C12_WIDTH = 12
+    """A doorbell was not one aligned 64-bit store."""
+    C15_CQ_OVERRUN = 15
+    """A completion found its CQ full."""
+    C19_CONSUMER = 19
+    """A consumer index ahead of the producer's."""
+    C21_STATE = 21
+    """Work was rung on a QP that is not in RTS."""
+    C22_KEY = 22
+    """A key, bound, domain or right did not allow an access."""
+    C23_ATOMIC = 23
+    """An atomic's target is misaligned or not atomic-capable."""
+    C29_UNSUPPORTED = 29
+    """An opcode or flag this device or QP does not offer."""
+
+
+class VendorCause(enum.IntEnum):
+    """``cause`` of an error completion: more than the status says."""
+
+    NONE = 0
+    INDEX_MISMATCH = 1
+    QPN_MISMATCH = 2
+    PHASE_STALE = 3
+    BAD_OPCODE = 4
+    BAD_LENGTH = 5
+    BAD_FLAGS = 6
+    LKEY_UNKNOWN = 16
+    LKEY_BOUNDS = 17
+    LKEY_ACCESS = 18
+    LKEY_PD = 19
+    RKEY_UNKNOWN = 20
+    RKEY_BOUNDS = 21
+    RKEY_ACCESS = 22
+    RKEY_PD = 23
+    BUS_ERROR = 24
+    REMOTE_NAK = 32
+    ACK_TIMEOUT = 33
+    SEQUENCE_RETRIES = 34
+    RNR_RETRIES = 35
+    FLUSHED = 48
