@@ -106,6 +106,9 @@ class EngineHost(Protocol):
     def note_timer(self, name: str) -> None:
         """Report that a protocol timer ran out."""
 
+    def count(self, counter: str) -> None:
+        """Bump a counter by name for something that is no drop (``rnr_naks_sent``, ``duplicate_requests`` ...)."""
+
 
 class Engine(Protocol):
     """One queue pair's protocol state."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 __all__ = [
     "Access",
+    "Cause",
     "Completion",
     "CompletionOpcode",
     "ModifyMask",
@@ -81,6 +82,19 @@ class Status(enum.IntEnum):
     RNR_RETRY_EXC_ERR = 13
     FATAL_ERR = 19
     GENERAL_ERR = 21
+
+
+class Cause(enum.IntEnum):
+    """``cause`` of an error completion as transport engines know it; values are the `vrnic` contract's."""
+
+    NONE = 0
+    BAD_OPCODE = 4
+    BAD_LENGTH = 5
+    REMOTE_NAK = 32
+    ACK_TIMEOUT = 33
+    SEQUENCE_RETRIES = 34
+    RNR_RETRIES = 35
+    FLUSHED = 48
 
 
 class Access(enum.IntFlag):
