@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How every command prints: tables for people, one JSON document for programs, errors as one sentence and a hint."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from emu.control.client import ControlClient
+from emu.control.locate import find_socket
+from emu.control.server import ControlError
+from emu.setup.cache import SetupError
+
+__all__ = ["JsonFlag", "LabOption", "SocketOption", "connect", "console", "fail", "guarded", "print_json", "print_table"]
+
+console = Console()
+errors = Console(stderr=True)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+LabOption = Annotated[str | None, typer.Option("--lab", help="Name of the running lab (needed when several run).")]
+SocketOption = Annotated[Path | None, typer.Option("--socket", help="Control socket of the running server.")]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def print_json(value: object) -> None:
+    """Print ``value`` as one indented JSON document."""
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; numbers are aligned right."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    materialised = [list(row) for row in rows]
+    for position, column in enumerate(columns):
+        numeric = bool(materialised) and all(isinstance(row[position], int | float) for row in materialised)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in materialised:
+        table.add_row(*(str(cell) for cell in row))
+    console.print(table)
+
+
+def fail(message: str, hint: str = "", code: int = 1) -> typer.Exit:
+    """Print one sentence and what to do on standard error; raise the result to leave."""
+    errors.print(f"[red]error:[/red] {message}", highlight=False, soft_wrap=True)
+    if hint:
+        errors.print(f"  {hint}", highlight=False, soft_wrap=True)
+    return typer.Exit(code)
+
+
+def connect(socket: Path | None, lab: str | None) -> ControlClient:
+    """A client of the server the options mean. :raises ControlError: there is none."""
+    return ControlClient(find_socket(socket, lab))
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn the project's own errors into one sentence and exit code 1, and Ctrl-C into exit code 130."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except (ControlError, SetupError) as error:
+            raise fail(error.message, error.hint) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            raise typer.Exit(0) from None
+
+    return run

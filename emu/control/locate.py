@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where running labs keep their sockets, and how a command finds the one it means."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from emu.control.client import ControlClient
+from emu.control.server import ControlError
+
+__all__ = ["CONTROL_SOCKET", "find_socket", "lab_directory", "runtime_directory"]
+
+CONTROL_SOCKET = "control.sock"
+
+
+def runtime_directory() -> Path:
+    """The folder of this user's running labs: ``$VRNIC_RUN``, else below ``$XDG_RUNTIME_DIR``, else the temporary folder.
+
+    Created with mode 0700.
+
+    :raises ControlError: it exists and belongs to someone else.
+    """
+    configured = os.environ.get("VRNIC_RUN")
+    session = os.environ.get("XDG_RUNTIME_DIR")
+    if configured:
+        directory = Path(configured)
+    elif session and os.access(session, os.W_OK):
+        directory = Path(session) / "vrnic"
+    else:
+        directory = Path(tempfile.gettempdir()) / f"vrnic-{os.getuid()}"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_uid != os.getuid():
+        raise ControlError(f"{directory} belongs to another user", "set VRNIC_RUN to a folder of your own")
+    return directory
+
+
+def lab_directory(name: str) -> Path:
+    """The folder of the lab ``name``'s sockets, created when missing."""
+    directory = runtime_directory() / name
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+def find_socket(explicit: Path | None = None, lab: str | None = None) -> Path:
+    """The control socket meant: ``explicit``, the lab's, or the only running lab's.
+
+    :raises ControlError: none runs, or several do and none was named.
+    """
+    if explicit is not None:
+        return explicit
+    if lab is not None:
+        return runtime_directory() / lab / CONTROL_SOCKET
+    alive = []
+    for path in sorted(runtime_directory().glob(f"*/{CONTROL_SOCKET}")):
+        try:
+            ControlClient(path, timeout=2.0).close()
+        except ControlError:
+            continue
+        alive.append(path)
+    if not alive:
+        raise ControlError("no lab is running", "start one with `vrnic serve`, `vrnic boot` or `vrnic lab run FILE`")
+    if len(alive) > 1:
+        names = ", ".join(path.parent.name for path in alive)
+        raise ControlError(f"several labs are running: {names}", "name one with --lab")
+    return alive[0]
