@@ -124,7 +124,8 @@ class QpFlags(enum.IntFlag):
     """CREATE_QP flags."""
 
     PHASE = 1 << 0
-    """Slots carry a phase bit that flips each pass (first pass 1); a slot with the wrong one is stale."""
+    """Slots carry a phase bit: 1 when (index - start_index) / slots is even, else 0; a slot with the wrong one is
+    stale. So the first write to each slot of a zeroed ring carries 1, wherever the ring starts."""
     SIGNAL_ALL = 1 << 1
     """Every send WQE completes, flagged or not."""
 

@@ -14,9 +14,14 @@ from emu.personality.vrnic.contract.codes import AdminOpcode
 
 ADMIN_ENTRY_SIZE = 64
 
+NO_EQ = 0xFFFFFFFF
+"""CREATE_CQ ``eq``: neither completions nor errors raise an event."""
+NO_RECEIVE_RING = 255
+"""CREATE_QP ``rq_log_size``: the QP has no receive ring."""
+
 HEADER = (
     "opcode" / Int16ul * "AdminOpcode",
-    "flags" / Int16ul * "0",
+    "command_flags" / Int16ul * "0",
     "tag" / Int32ul * "any value; echoed in traces",
 )
 
@@ -145,7 +150,12 @@ GID_TABLE_SIZE = 16
 
 QueryObjectsReply = Struct(
     *REPLY_HEADER,
-    "contexts" / Int32ul, "pds" / Int32ul, "mrs" / Int32ul, "eqs" / Int32ul, "cqs" / Int32ul, "qps" / Int32ul,
+    "contexts" / Int32ul * "contexts alive",
+    "pds" / Int32ul * "protection domains alive",
+    "mrs" / Int32ul * "memory regions alive",
+    "eqs" / Int32ul * "event queues alive",
+    "cqs" / Int32ul * "completion queues alive",
+    "qps" / Int32ul * "queue pairs alive",
     "reserved" / Array(8, Int32ul),
 )
 

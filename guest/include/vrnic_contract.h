@@ -1,0 +1,1567 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a guest may rely on: registers, admin commands, descriptors, doorbells.
+ *
+ * Generated from emu/personality/vrnic/contract; do not edit. Write it anew with
+ *	python -m emu.personality.vrnic.generate
+ * Meaning and misuse of everything here: emu/personality/vrnic/REGISTERS.md.
+ */
+
+#ifndef VRNIC_CONTRACT_H
+#define VRNIC_CONTRACT_H
+
+#ifdef __KERNEL__
+#include <linux/build_bug.h>
+#include <linux/stddef.h>
+#else
+#include <assert.h>
+#include <stddef.h>
+#endif
+#include <linux/types.h>
+
+/* Identity and BAR layout. */
+#define VRNIC_ABI_MAJOR				1
+#define VRNIC_ABI_MINOR				0
+#define VRNIC_VENDOR_ID				0x7672
+#define VRNIC_DEVICE_ID				0x6e01
+#define VGPU_DEVICE_ID				0x6e02
+#define VRNIC_REGISTER_BAR			0
+#define VRNIC_REGISTER_SIZE			0x10000
+#define VRNIC_DOORBELL_BAR			2
+#define VRNIC_DOORBELL_PAGE_SIZE		0x1000
+#define VRNIC_MSIX_BAR				4
+#define VGPU_REGISTER_BAR			0
+#define VGPU_REGISTER_SIZE			0x1000
+#define VGPU_VRAM_BAR				2
+
+/* NIC registers: byte offsets in BAR0. */
+#define VRNIC_REG_MAGIC				0x000
+#define VRNIC_REG_ABI_VERSION			0x004
+#define VRNIC_REG_VECTORS			0x008
+#define VRNIC_REG_DOORBELL_PAGES		0x00c
+#define VRNIC_REG_MAX_PD			0x010
+#define VRNIC_REG_MAX_MR			0x014
+#define VRNIC_REG_MAX_EQ			0x018
+#define VRNIC_REG_MAX_CQ			0x01c
+#define VRNIC_REG_MAX_QP			0x020
+#define VRNIC_REG_MAX_LOG_RING			0x024
+#define VRNIC_REG_MAX_INLINE			0x028
+#define VRNIC_REG_MAX_MESSAGE			0x02c
+#define VRNIC_REG_PORT_STATE			0x040
+#define VRNIC_REG_PORT_MTU			0x044
+#define VRNIC_REG_PORT_SPEED			0x048
+#define VRNIC_REG_MAC_LOW			0x050
+#define VRNIC_REG_MAC_HIGH			0x054
+#define VRNIC_REG_CONTROL			0x080
+#define VRNIC_REG_STATUS			0x084
+#define VRNIC_REG_FATAL_CAUSE			0x088
+#define VRNIC_REG_ADMIN_SQ_BASE			0x100
+#define VRNIC_REG_ADMIN_RQ_BASE			0x108
+#define VRNIC_REG_ADMIN_LOG_SIZE		0x110
+#define VRNIC_REG_ADMIN_DOORBELL		0x114
+#define VRNIC_REG_ADMIN_HEAD			0x118
+#define VRNIC_REG_CHECK_COUNT			0x800
+#define VRNIC_REG_CHECK_ID			0x808
+#define VRNIC_REG_CHECK_QPN			0x80c
+#define VRNIC_REG_CHECK_INDEX			0x810
+#define VRNIC_REG_EQ_CONSUMER			0x200
+#define VRNIC_REG_EQ_CONSUMER_STRIDE		8
+#define VRNIC_REG_COUNTER			0x400
+#define VRNIC_REG_COUNTER_STRIDE		8
+#define VRNIC_MAGIC				0x434e5256
+
+/* vGPU registers: byte offsets in BAR0. */
+#define VGPU_REG_MAGIC				0x000
+#define VGPU_REG_ABI_VERSION			0x004
+#define VGPU_REG_VRAM_SIZE			0x008
+#define VGPU_MAGIC				0x55504756
+
+/* Sizes and positions. */
+#define VRNIC_ADMIN_ENTRY_SIZE			64
+#define VRNIC_GID_TABLE_SIZE			16
+#define VRNIC_WQE_SIZE				64
+#define VRNIC_RECV_WQE_SIZE			32
+#define VRNIC_CQE_SIZE				64
+#define VRNIC_EQE_SIZE				32
+#define VRNIC_MAX_INLINE			32
+#define VRNIC_WQE_INLINE_OFFSET			32
+#define VRNIC_NO_EQ				0xffffffff
+#define VRNIC_NO_RECV_RING			255
+#define VRNIC_DB_QPN_SHIFT			32
+#define VRNIC_DB_QPN_MASK			0xffffff
+#define VRNIC_DB_TYPE_SHIFT			56
+#define VRNIC_DB_VALID				0x8000000000000000ULL
+
+/* Bits of CONTROL. */
+/*
+ * Write 1: every object is destroyed, every register returns to its reset value, the bit reads
+ * 0 again.
+ */
+#define VRNIC_CONTROL_RESET			0x1
+/* Admin queue runs. Latches the admin registers: change them only while 0. */
+#define VRNIC_CONTROL_ENABLE			0x2
+
+/* Bits of STATUS. */
+/* Reset is over; registers are valid. */
+#define VRNIC_STATUS_READY			0x1
+/* The admin queue runs. */
+#define VRNIC_STATUS_ENABLED			0x2
+/* The device gave up (FATAL_CAUSE says why); only a reset helps. */
+#define VRNIC_STATUS_FATAL			0x4
+
+/* FATAL_CAUSE. */
+enum vrnic_fatal_cause {
+	VRNIC_FATAL_NONE = 0,
+	VRNIC_FATAL_ADMIN_LOG_SIZE = 1,
+	VRNIC_FATAL_ADMIN_BASE = 2,
+	VRNIC_FATAL_ADMIN_DOORBELL = 3,
+	VRNIC_FATAL_ADMIN_DMA = 4,
+	VRNIC_FATAL_INTERNAL = 5,
+};
+
+/* Rules a driver or kernel can break (CHECK_ID). */
+enum vrnic_check {
+	VRNIC_CHECK_NONE = 0,
+	/* Running index in a WQE is not the expected one. */
+	VRNIC_CHECK_C01_INDEX = 1,
+	/* QPN echo differs, or the doorbell came through another context's page. */
+	VRNIC_CHECK_C02_OWNER = 2,
+	/* A doorbell covers a slot that was not written in this pass (phase). */
+	VRNIC_CHECK_C03_STALE = 3,
+	/* A doorbell is more than a ring ahead of what completed. */
+	VRNIC_CHECK_C06_AHEAD = 6,
+	/* A doorbell older than the last one. */
+	VRNIC_CHECK_C07_OLDER = 7,
+	/* Doorbell record and doorbell disagree where the policy forbids it. */
+	VRNIC_CHECK_C08_DBR = 8,
+	/* A doorbell was not one aligned 64-bit store. */
+	VRNIC_CHECK_C12_WIDTH = 12,
+	/* A completion found its CQ full. */
+	VRNIC_CHECK_C15_CQ_OVERRUN = 15,
+	/* A consumer index ahead of the producer's. */
+	VRNIC_CHECK_C19_CONSUMER = 19,
+	/* Work was rung on a QP that is not in RTS. */
+	VRNIC_CHECK_C21_STATE = 21,
+	/* A key, bound, domain or right did not allow an access. */
+	VRNIC_CHECK_C22_KEY = 22,
+	/* An atomic's target is misaligned or not atomic-capable. */
+	VRNIC_CHECK_C23_ATOMIC = 23,
+	/* An opcode or flag this device or QP does not offer. */
+	VRNIC_CHECK_C29_UNSUPPORTED = 29,
+};
+
+/* Admin opcodes. */
+enum vrnic_admin_opcode {
+	VRNIC_CMD_NOP = 0,
+	VRNIC_CMD_ALLOC_CTX = 1,
+	VRNIC_CMD_FREE_CTX = 2,
+	VRNIC_CMD_ALLOC_PD = 3,
+	VRNIC_CMD_FREE_PD = 4,
+	VRNIC_CMD_REG_MR = 5,
+	VRNIC_CMD_DEREG_MR = 6,
+	VRNIC_CMD_CREATE_EQ = 7,
+	VRNIC_CMD_DESTROY_EQ = 8,
+	VRNIC_CMD_CREATE_CQ = 9,
+	VRNIC_CMD_DESTROY_CQ = 10,
+	VRNIC_CMD_CREATE_QP = 11,
+	VRNIC_CMD_MODIFY_QP = 12,
+	VRNIC_CMD_QUERY_QP = 13,
+	VRNIC_CMD_DESTROY_QP = 14,
+	VRNIC_CMD_QUERY_GID = 15,
+	VRNIC_CMD_SET_GID = 16,
+	VRNIC_CMD_QUERY_OBJECTS = 17,
+};
+
+/* Admin reply statuses. */
+enum vrnic_admin_status {
+	VRNIC_ADMIN_OK = 0,
+	/* No such command. */
+	VRNIC_ADMIN_BAD_OPCODE = 1,
+	/*
+	 * A field has a value that is not allowed; the reply's refused is its byte offset in
+	 * the command.
+	 */
+	VRNIC_ADMIN_BAD_FIELD = 2,
+	/* A field names an object that does not exist; refused is its byte offset. */
+	VRNIC_ADMIN_BAD_OBJECT = 3,
+	/* The object exists but belongs to another context or protection domain. */
+	VRNIC_ADMIN_NOT_OWNER = 4,
+	/* The object is still used by others (destroy those first). */
+	VRNIC_ADMIN_BUSY = 5,
+	/* The table is full. */
+	VRNIC_ADMIN_NO_RESOURCE = 6,
+	/*
+	 * The queue pair is in a state that does not allow it, or a required attribute is
+	 * missing.
+	 */
+	VRNIC_ADMIN_BAD_STATE = 7,
+	/* A bus address in the command cannot be reached. */
+	VRNIC_ADMIN_DMA_ERROR = 8,
+	/* Valid, but this device does not offer it (see the limits). */
+	VRNIC_ADMIN_UNSUPPORTED = 9,
+};
+
+/* Event types. */
+enum vrnic_event {
+	VRNIC_EVENT_CQ_ERR = 0,
+	VRNIC_EVENT_QP_FATAL = 1,
+	VRNIC_EVENT_QP_REQ_ERR = 2,
+	VRNIC_EVENT_QP_ACCESS_ERR = 3,
+	VRNIC_EVENT_COMM_EST = 4,
+	VRNIC_EVENT_SQ_DRAINED = 5,
+	VRNIC_EVENT_DEVICE_FATAL = 8,
+	VRNIC_EVENT_PORT_ACTIVE = 9,
+	VRNIC_EVENT_PORT_ERR = 10,
+	/* A completion arrived on an armed CQ; object is its CQN. The CQ is disarmed. */
+	VRNIC_EVENT_COMPLETION = 32,
+};
+
+/* Where a region's pages are. */
+enum vrnic_mr_kind {
+	VRNIC_MR_KIND_HOST = 0,
+	VRNIC_MR_KIND_GPU = 1,
+};
+
+/* REG_MR flags. */
+/* pages is a list of bus addresses of 4 KiB blocks, each holding 512 page addresses. */
+#define VRNIC_MR_INDIRECT			0x1
+/* Remote atomics may target it. */
+#define VRNIC_MR_ATOMIC_CAPABLE			0x2
+/* pages is itself the bus address of one contiguous range of length bytes; there is no list. */
+#define VRNIC_MR_CONTIGUOUS			0x4
+
+/* How a CQ reports. */
+enum vrnic_cq_mode {
+	/* Entries go round the ring; each pass flips the phase bit (first pass 1). */
+	VRNIC_CQ_MODE_RING = 0,
+	/* Every entry goes to slot 0; software reads the 16-bit index. */
+	VRNIC_CQ_MODE_COLLAPSED = 1,
+	/* No entries: two u64 counters (success, error) at the ring's address. */
+	VRNIC_CQ_MODE_COUNTER = 2,
+};
+
+/* What happens when a ring CQ is full. */
+enum vrnic_cq_overrun {
+	/* CQ_ERR event, the CQ stops, its QPs go to ERR. */
+	VRNIC_CQ_OVERRUN_ERROR = 0,
+	/* Overwrite; software answers for it. */
+	VRNIC_CQ_OVERRUN_IGNORE = 1,
+};
+
+/* What the doorbell record means. */
+enum vrnic_dbr_policy {
+	/* Not read. */
+	VRNIC_DBR_NONE = 0,
+	/* Read after a stall; it may be ahead of lost doorbells. */
+	VRNIC_DBR_RECOVERY = 1,
+	/* Read at each doorbell; the doorbell is only a hint. */
+	VRNIC_DBR_AUTHORITATIVE = 2,
+	/* A doorbell ahead of the record is a violation and is ignored. */
+	VRNIC_DBR_STRICT = 3,
+};
+
+/* CREATE_QP flags. */
+/*
+ * Slots carry a phase bit: 1 when (index - start_index) / slots is even, else 0; a slot with
+ * the wrong one is stale. So the first write to each slot of a zeroed ring carries 1, wherever
+ * the ring starts.
+ */
+#define VRNIC_QP_PHASE				0x1
+/* Every send WQE completes, flagged or not. */
+#define VRNIC_QP_SIGNAL_ALL			0x2
+
+/* enum vrnic_transport service of a QP. */
+enum vrnic_transport {
+	VRNIC_TRANSPORT_ROCE_RC = 0,
+	VRNIC_TRANSPORT_ROCE_UC = 1,
+	VRNIC_TRANSPORT_ROCE_UD = 2,
+	VRNIC_TRANSPORT_UET_ROD = 8,
+	VRNIC_TRANSPORT_UET_RUD = 9,
+	VRNIC_TRANSPORT_UET_RUDI = 10,
+	VRNIC_TRANSPORT_UET_UUD = 11,
+};
+
+/* QP states (enum ibv_qp_state). */
+enum vrnic_qp_state {
+	VRNIC_QPS_RESET = 0,
+	VRNIC_QPS_INIT = 1,
+	VRNIC_QPS_RTR = 2,
+	VRNIC_QPS_RTS = 3,
+	VRNIC_QPS_SQD = 4,
+	VRNIC_QPS_SQE = 5,
+	VRNIC_QPS_ERR = 6,
+};
+
+/* MODIFY_QP mask (enum ibv_qp_attr_mask). */
+#define VRNIC_ATTR_STATE			0x1
+#define VRNIC_ATTR_ACCESS_FLAGS			0x8
+#define VRNIC_ATTR_PKEY_INDEX			0x10
+#define VRNIC_ATTR_PORT				0x20
+#define VRNIC_ATTR_QKEY				0x40
+#define VRNIC_ATTR_AV				0x80
+#define VRNIC_ATTR_PATH_MTU			0x100
+#define VRNIC_ATTR_TIMEOUT			0x200
+#define VRNIC_ATTR_RETRY_CNT			0x400
+#define VRNIC_ATTR_RNR_RETRY			0x800
+#define VRNIC_ATTR_RQ_PSN			0x1000
+#define VRNIC_ATTR_MAX_RD_ATOMIC		0x2000
+#define VRNIC_ATTR_MIN_RNR_TIMER		0x8000
+#define VRNIC_ATTR_SQ_PSN			0x10000
+#define VRNIC_ATTR_MAX_DEST_RD_ATOMIC		0x20000
+#define VRNIC_ATTR_DEST_QPN			0x100000
+
+/* VRNIC_ACCESS_* rights (enum ibv_access_flags). */
+#define VRNIC_ACCESS_LOCAL_WRITE		0x1
+#define VRNIC_ACCESS_REMOTE_WRITE		0x2
+#define VRNIC_ACCESS_REMOTE_READ		0x4
+#define VRNIC_ACCESS_REMOTE_ATOMIC		0x8
+
+/* Send WQE opcodes. */
+enum vrnic_opcode {
+	VRNIC_OP_NOP = 0,
+	VRNIC_OP_WRITE = 1,
+	VRNIC_OP_WRITE_IMM = 2,
+	VRNIC_OP_READ = 3,
+	VRNIC_OP_SEND = 4,
+	VRNIC_OP_SEND_IMM = 5,
+	VRNIC_OP_ATOMIC_ADD = 6,
+	VRNIC_OP_ATOMIC_CAS = 7,
+};
+
+/* Send WQE flags. */
+/* Write a completion. */
+#define VRNIC_WQE_SIGNAL			0x1
+/* Mark the message solicited. */
+#define VRNIC_WQE_SOLICITED			0x2
+/* Wait until earlier READs and atomics of this QP are complete. */
+#define VRNIC_WQE_FENCE				0x4
+/* Payload is in the WQE. */
+#define VRNIC_WQE_INLINE			0x10
+/* Atomic on 4 bytes. */
+#define VRNIC_WQE_OPERAND_4B			0x20
+/* Phase bit. */
+#define VRNIC_WQE_PHASE				0x80
+
+/* CQE opcodes. */
+enum vrnic_wc_opcode {
+	VRNIC_WC_OP_SEND = 0,
+	VRNIC_WC_OP_WRITE = 1,
+	VRNIC_WC_OP_READ = 2,
+	VRNIC_WC_OP_ATOMIC_CAS = 3,
+	VRNIC_WC_OP_ATOMIC_ADD = 4,
+	VRNIC_WC_OP_NOP = 5,
+	VRNIC_WC_OP_RECV = 8,
+	VRNIC_WC_OP_RECV_WRITE_IMM = 9,
+};
+
+/* CQE statuses (enum ibv_wc_status). */
+enum vrnic_wc_status {
+	VRNIC_WC_SUCCESS = 0,
+	VRNIC_WC_LOC_LEN_ERR = 1,
+	VRNIC_WC_LOC_QP_OP_ERR = 2,
+	VRNIC_WC_LOC_PROT_ERR = 4,
+	VRNIC_WC_WR_FLUSH_ERR = 5,
+	VRNIC_WC_BAD_RESP_ERR = 7,
+	VRNIC_WC_LOC_ACCESS_ERR = 8,
+	VRNIC_WC_REM_INV_REQ_ERR = 9,
+	VRNIC_WC_REM_ACCESS_ERR = 10,
+	VRNIC_WC_REM_OP_ERR = 11,
+	VRNIC_WC_RETRY_EXC_ERR = 12,
+	VRNIC_WC_RNR_RETRY_EXC_ERR = 13,
+	VRNIC_WC_FATAL_ERR = 19,
+	VRNIC_WC_GENERAL_ERR = 21,
+};
+
+/* Cause of an error completion. */
+enum vrnic_cause {
+	VRNIC_CAUSE_NONE = 0,
+	VRNIC_CAUSE_INDEX_MISMATCH = 1,
+	VRNIC_CAUSE_QPN_MISMATCH = 2,
+	VRNIC_CAUSE_PHASE_STALE = 3,
+	VRNIC_CAUSE_BAD_OPCODE = 4,
+	VRNIC_CAUSE_BAD_LENGTH = 5,
+	VRNIC_CAUSE_BAD_FLAGS = 6,
+	VRNIC_CAUSE_LKEY_UNKNOWN = 16,
+	VRNIC_CAUSE_LKEY_BOUNDS = 17,
+	VRNIC_CAUSE_LKEY_ACCESS = 18,
+	VRNIC_CAUSE_LKEY_PD = 19,
+	VRNIC_CAUSE_RKEY_UNKNOWN = 20,
+	VRNIC_CAUSE_RKEY_BOUNDS = 21,
+	VRNIC_CAUSE_RKEY_ACCESS = 22,
+	VRNIC_CAUSE_RKEY_PD = 23,
+	VRNIC_CAUSE_BUS_ERROR = 24,
+	VRNIC_CAUSE_REMOTE_NAK = 32,
+	VRNIC_CAUSE_ACK_TIMEOUT = 33,
+	VRNIC_CAUSE_SEQUENCE_RETRIES = 34,
+	VRNIC_CAUSE_RNR_RETRIES = 35,
+	VRNIC_CAUSE_FLUSHED = 48,
+};
+
+/* CQE flags. */
+#define VRNIC_CQE_WITH_IMM			0x1
+#define VRNIC_CQE_SOLICITED			0x2
+
+/* Doorbell queue type. */
+enum vrnic_doorbell_type {
+	VRNIC_DB_TYPE_SQ = 0,
+	VRNIC_DB_TYPE_RQ = 1,
+	VRNIC_DB_TYPE_CQ_CONSUMER = 2,
+	/*
+	 * Index is the consumer index; the next completion beyond it raises one COMPLETION
+	 * event.
+	 */
+	VRNIC_DB_TYPE_CQ_ARM = 3,
+	VRNIC_DB_TYPE_CQ_ARM_SOLICITED = 4,
+};
+
+/* Byte offsets in a doorbell page. */
+#define VRNIC_DB_SQ				0x0
+#define VRNIC_DB_RQ				0x8
+#define VRNIC_DB_CQ_CONSUMER			0x10
+#define VRNIC_DB_CQ_ARM				0x20
+
+/* Index of each counter: its register is VRNIC_REG_COUNTER + 8 * index. */
+enum vrnic_counter {
+	/* register reads */
+	VRNIC_COUNTER_MMIO_READS,
+	/* register writes, doorbells apart */
+	VRNIC_COUNTER_MMIO_WRITES,
+	/* ignored accesses: wrong size, alignment, offset or value */
+	VRNIC_COUNTER_BAD_MMIO,
+	/* admin commands carried out */
+	VRNIC_COUNTER_ADMIN_COMMANDS,
+	/* admin commands refused */
+	VRNIC_COUNTER_ADMIN_ERRORS,
+	/* doorbell writes accepted */
+	VRNIC_COUNTER_DOORBELLS,
+	/* doorbell writes ignored: foreign page, unknown QP, stale or absurd index */
+	VRNIC_COUNTER_DOORBELLS_IGNORED,
+	/* reads of the send ring, each a burst */
+	VRNIC_COUNTER_WQE_FETCHES,
+	/* send WQEs executed */
+	VRNIC_COUNTER_WQES,
+	/* completions written */
+	VRNIC_COUNTER_CQES,
+	/* completions written with an error status */
+	VRNIC_COUNTER_CQE_ERRORS,
+	/* completions lost because a CQ was full */
+	VRNIC_COUNTER_CQ_OVERRUNS,
+	/* events written */
+	VRNIC_COUNTER_EQES,
+	/* events lost because an EQ was full */
+	VRNIC_COUNTER_EQ_OVERRUNS,
+	/* interrupts raised */
+	VRNIC_COUNTER_MSIX,
+	/* bytes read from guest memory and VRAM */
+	VRNIC_COUNTER_DMA_READ_BYTES,
+	/* bytes written to guest memory and VRAM */
+	VRNIC_COUNTER_DMA_WRITE_BYTES,
+	/* accesses to bus addresses nothing answers */
+	VRNIC_COUNTER_DMA_ERRORS,
+	/* frames sent */
+	VRNIC_COUNTER_TX_PACKETS,
+	/* bytes of frames sent */
+	VRNIC_COUNTER_TX_BYTES,
+	/* frames received for a queue pair */
+	VRNIC_COUNTER_RX_PACKETS,
+	/* bytes of frames received for a queue pair */
+	VRNIC_COUNTER_RX_BYTES,
+	/* frames dropped, for any reason */
+	VRNIC_COUNTER_RX_DROPPED,
+	/* frames dropped for a wrong ICRC */
+	VRNIC_COUNTER_RX_ICRC_ERRORS,
+	/* request packets sent again */
+	VRNIC_COUNTER_RETRANSMITTED_PACKETS,
+	/* payload bytes sent again */
+	VRNIC_COUNTER_RETRANSMITTED_BYTES,
+	/* local ACK timeouts */
+	VRNIC_COUNTER_ACK_TIMEOUTS,
+	/* NAK sequence errors received */
+	VRNIC_COUNTER_PACKET_SEQ_ERRORS,
+	/* requests ahead of the expected PSN */
+	VRNIC_COUNTER_OUT_OF_SEQUENCE,
+	/* requests behind the expected PSN */
+	VRNIC_COUNTER_DUPLICATE_REQUESTS,
+	/* RNR NAKs sent: no receive element */
+	VRNIC_COUNTER_RNR_NAKS_SENT,
+	/* RNR NAKs received */
+	VRNIC_COUNTER_RNR_NAKS_RECEIVED,
+	/* accesses refused: key, bounds, domain or right */
+	VRNIC_COUNTER_PROTECTION_ERRORS,
+	/* rule violations, all kinds */
+	VRNIC_COUNTER_CHECK_VIOLATIONS,
+	VRNIC_COUNTERS
+};
+
+/**
+ * struct vrnic_cmd - Any admin command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @body: 0
+ */
+struct vrnic_cmd {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__u8 body[56];
+};
+
+static_assert(sizeof(struct vrnic_cmd) == 64, "vrnic_cmd");
+static_assert(offsetof(struct vrnic_cmd, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd, body) == 8, "body");
+
+/**
+ * struct vrnic_reply - Any admin reply, 64 bytes
+ * @status: commit word: enum vrnic_admin_status
+ * @refused: commit word: byte offset in the command of the field that was refused, else 0
+ * @sequence: commit word: running index of the command plus 1
+ * @body: 0
+ */
+struct vrnic_reply {
+	__le16 status;
+	__le16 refused;
+	__le32 sequence;
+	__u8 body[56];
+};
+
+static_assert(sizeof(struct vrnic_reply) == 64, "vrnic_reply");
+static_assert(offsetof(struct vrnic_reply, refused) == 2, "refused");
+static_assert(offsetof(struct vrnic_reply, sequence) == 4, "sequence");
+static_assert(offsetof(struct vrnic_reply, body) == 8, "body");
+
+/**
+ * struct vrnic_cmd_object - Command that names one object, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @object: object to destroy or query
+ * @reserved: 0
+ */
+struct vrnic_cmd_object {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 object;
+	__le32 reserved[13];
+};
+
+static_assert(sizeof(struct vrnic_cmd_object) == 64, "vrnic_cmd_object");
+static_assert(offsetof(struct vrnic_cmd_object, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_object, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_object, object) == 8, "object");
+
+/**
+ * struct vrnic_reply_object - Reply that names the new object, 64 bytes
+ * @status: commit word: enum vrnic_admin_status
+ * @refused: commit word: byte offset in the command of the field that was refused, else 0
+ * @sequence: commit word: running index of the command plus 1
+ * @object: number of the new object (PDN, key, EQN, CQN, QPN)
+ * @reserved: 0
+ */
+struct vrnic_reply_object {
+	__le16 status;
+	__le16 refused;
+	__le32 sequence;
+	__le32 object;
+	__le32 reserved[13];
+};
+
+static_assert(sizeof(struct vrnic_reply_object) == 64, "vrnic_reply_object");
+static_assert(offsetof(struct vrnic_reply_object, refused) == 2, "refused");
+static_assert(offsetof(struct vrnic_reply_object, sequence) == 4, "sequence");
+static_assert(offsetof(struct vrnic_reply_object, object) == 8, "object");
+
+/**
+ * struct vrnic_reply_alloc_ctx - ALLOC_CTX reply, 64 bytes
+ * @status: commit word: enum vrnic_admin_status
+ * @refused: commit word: byte offset in the command of the field that was refused, else 0
+ * @sequence: commit word: running index of the command plus 1
+ * @ctx: context number = doorbell page in BAR2
+ * @reserved: 0
+ */
+struct vrnic_reply_alloc_ctx {
+	__le16 status;
+	__le16 refused;
+	__le32 sequence;
+	__le32 ctx;
+	__le32 reserved[13];
+};
+
+static_assert(sizeof(struct vrnic_reply_alloc_ctx) == 64, "vrnic_reply_alloc_ctx");
+static_assert(offsetof(struct vrnic_reply_alloc_ctx, refused) == 2, "refused");
+static_assert(offsetof(struct vrnic_reply_alloc_ctx, sequence) == 4, "sequence");
+static_assert(offsetof(struct vrnic_reply_alloc_ctx, ctx) == 8, "ctx");
+
+/**
+ * struct vrnic_cmd_free_ctx - FREE_CTX command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @ctx: context
+ * @force: 1: destroy what it still owns
+ * @reserved: 0
+ */
+struct vrnic_cmd_free_ctx {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 ctx;
+	__le32 force;
+	__le32 reserved[12];
+};
+
+static_assert(sizeof(struct vrnic_cmd_free_ctx) == 64, "vrnic_cmd_free_ctx");
+static_assert(offsetof(struct vrnic_cmd_free_ctx, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_free_ctx, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_free_ctx, ctx) == 8, "ctx");
+static_assert(offsetof(struct vrnic_cmd_free_ctx, force) == 12, "force");
+
+/**
+ * struct vrnic_cmd_alloc_pd - ALLOC_PD command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @ctx: owner
+ * @reserved: 0
+ */
+struct vrnic_cmd_alloc_pd {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 ctx;
+	__le32 reserved[13];
+};
+
+static_assert(sizeof(struct vrnic_cmd_alloc_pd) == 64, "vrnic_cmd_alloc_pd");
+static_assert(offsetof(struct vrnic_cmd_alloc_pd, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_alloc_pd, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_alloc_pd, ctx) == 8, "ctx");
+
+/**
+ * struct vrnic_cmd_reg_mr - REG_MR command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @pd: protection domain
+ * @access: enum ibv_access_flags
+ * @kind: enum vrnic_mr_kind
+ * @page_shift: log2 of the page size, 12..21
+ * @flags: VRNIC_MR_*
+ * @page_count: pages in the list
+ * @address: virtual address of the first byte
+ * @length: bytes; the first page is used from address modulo page size on
+ * @pages: bus address of the page list (u64 entries), or see VRNIC_MR_*
+ * @reserved: 0
+ */
+struct vrnic_cmd_reg_mr {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 pd;
+	__le32 access;
+	__u8 kind;
+	__u8 page_shift;
+	__le16 flags;
+	__le32 page_count;
+	__le64 address;
+	__le64 length;
+	__le64 pages;
+	__le32 reserved[4];
+};
+
+static_assert(sizeof(struct vrnic_cmd_reg_mr) == 64, "vrnic_cmd_reg_mr");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, pd) == 8, "pd");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, access) == 12, "access");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, kind) == 16, "kind");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, page_shift) == 17, "page_shift");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, flags) == 18, "flags");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, page_count) == 20, "page_count");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, address) == 24, "address");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, length) == 32, "length");
+static_assert(offsetof(struct vrnic_cmd_reg_mr, pages) == 40, "pages");
+
+/**
+ * struct vrnic_cmd_create_eq - CREATE_EQ command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @vector: MSI-X vector
+ * @log_size: log2 of the entries, 1..16
+ * @reserved0: 0
+ * @reserved1: 0
+ * @base: bus address of the ring, contiguous, 64-byte aligned, zeroed by the driver
+ * @reserved: 0
+ */
+struct vrnic_cmd_create_eq {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le16 vector;
+	__u8 log_size;
+	__u8 reserved0;
+	__le32 reserved1;
+	__le64 base;
+	__le32 reserved[10];
+};
+
+static_assert(sizeof(struct vrnic_cmd_create_eq) == 64, "vrnic_cmd_create_eq");
+static_assert(offsetof(struct vrnic_cmd_create_eq, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_create_eq, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_create_eq, vector) == 8, "vector");
+static_assert(offsetof(struct vrnic_cmd_create_eq, log_size) == 10, "log_size");
+static_assert(offsetof(struct vrnic_cmd_create_eq, base) == 16, "base");
+
+/**
+ * struct vrnic_cmd_create_cq - CREATE_CQ command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @ctx: owner
+ * @eq: event queue for completions and errors, 0xffffffff none
+ * @mode: enum vrnic_cq_mode
+ * @overrun: enum vrnic_cq_overrun
+ * @log_size: log2 of the entries, 0..MAX_LOG_RING
+ * @reserved0: 0
+ * @ring_key: lkey of the region that holds the ring (LOCAL_WRITE)
+ * @ring_address: virtual address of the ring in it, 64-byte aligned
+ * @reserved: 0
+ */
+struct vrnic_cmd_create_cq {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 ctx;
+	__le32 eq;
+	__u8 mode;
+	__u8 overrun;
+	__u8 log_size;
+	__u8 reserved0;
+	__le32 ring_key;
+	__le64 ring_address;
+	__le32 reserved[8];
+};
+
+static_assert(sizeof(struct vrnic_cmd_create_cq) == 64, "vrnic_cmd_create_cq");
+static_assert(offsetof(struct vrnic_cmd_create_cq, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_create_cq, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_create_cq, ctx) == 8, "ctx");
+static_assert(offsetof(struct vrnic_cmd_create_cq, eq) == 12, "eq");
+static_assert(offsetof(struct vrnic_cmd_create_cq, mode) == 16, "mode");
+static_assert(offsetof(struct vrnic_cmd_create_cq, overrun) == 17, "overrun");
+static_assert(offsetof(struct vrnic_cmd_create_cq, log_size) == 18, "log_size");
+static_assert(offsetof(struct vrnic_cmd_create_cq, ring_key) == 20, "ring_key");
+static_assert(offsetof(struct vrnic_cmd_create_cq, ring_address) == 24, "ring_address");
+
+/**
+ * struct vrnic_cmd_create_qp - CREATE_QP command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @ctx: owner; doorbells come through its page
+ * @pd: protection domain
+ * @send_cq: CQ of the send ring
+ * @recv_cq: CQ of the receive ring
+ * @transport: enum vrnic_transport
+ * @sq_log_size: log2 of the send slots, 1..MAX_LOG_RING
+ * @rq_log_size: log2 of the receive slots; 255: no receive ring
+ * @dbr_policy: enum vrnic_dbr_policy
+ * @ring_key: lkey of the region that holds rings and doorbell record
+ * @sq_address: virtual address of the send ring, 64-byte aligned
+ * @rq_address: virtual address of the receive ring, 32-byte aligned
+ * @dbr_address: virtual address of the doorbell record, 8-byte aligned; unused with NONE
+ * @flags: VRNIC_QP_*
+ * @start_index: first running index of both rings
+ */
+struct vrnic_cmd_create_qp {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 ctx;
+	__le32 pd;
+	__le32 send_cq;
+	__le32 recv_cq;
+	__u8 transport;
+	__u8 sq_log_size;
+	__u8 rq_log_size;
+	__u8 dbr_policy;
+	__le32 ring_key;
+	__le64 sq_address;
+	__le64 rq_address;
+	__le64 dbr_address;
+	__le32 flags;
+	__le32 start_index;
+};
+
+static_assert(sizeof(struct vrnic_cmd_create_qp) == 64, "vrnic_cmd_create_qp");
+static_assert(offsetof(struct vrnic_cmd_create_qp, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_create_qp, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_create_qp, ctx) == 8, "ctx");
+static_assert(offsetof(struct vrnic_cmd_create_qp, pd) == 12, "pd");
+static_assert(offsetof(struct vrnic_cmd_create_qp, send_cq) == 16, "send_cq");
+static_assert(offsetof(struct vrnic_cmd_create_qp, recv_cq) == 20, "recv_cq");
+static_assert(offsetof(struct vrnic_cmd_create_qp, transport) == 24, "transport");
+static_assert(offsetof(struct vrnic_cmd_create_qp, sq_log_size) == 25, "sq_log_size");
+static_assert(offsetof(struct vrnic_cmd_create_qp, rq_log_size) == 26, "rq_log_size");
+static_assert(offsetof(struct vrnic_cmd_create_qp, dbr_policy) == 27, "dbr_policy");
+static_assert(offsetof(struct vrnic_cmd_create_qp, ring_key) == 28, "ring_key");
+static_assert(offsetof(struct vrnic_cmd_create_qp, sq_address) == 32, "sq_address");
+static_assert(offsetof(struct vrnic_cmd_create_qp, rq_address) == 40, "rq_address");
+static_assert(offsetof(struct vrnic_cmd_create_qp, dbr_address) == 48, "dbr_address");
+static_assert(offsetof(struct vrnic_cmd_create_qp, flags) == 56, "flags");
+static_assert(offsetof(struct vrnic_cmd_create_qp, start_index) == 60, "start_index");
+
+/**
+ * struct vrnic_cmd_modify_qp - MODIFY_QP command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @qpn: queue pair
+ * @mask: attributes given: enum ibv_qp_attr_mask
+ * @state: new state
+ * @path_mtu: 1=256 .. 5=4096
+ * @timeout: local ACK timeout exponent, 0..31
+ * @retry_cnt: 0..7
+ * @rnr_retry: 0..7, 7 = for ever
+ * @min_rnr_timer: RNR timer code, 0..31
+ * @max_rd_atomic: outstanding READs and atomics as requester
+ * @max_dest_rd_atomic: outstanding READs and atomics as responder
+ * @dest_qpn: peer's QP
+ * @rq_psn: 24 bits
+ * @sq_psn: 24 bits
+ * @access: enum ibv_access_flags
+ * @traffic_class: IP traffic class (AV)
+ * @hop_limit: IP TTL (AV); 0 reads as 64
+ * @gid_index: own GID (AV)
+ * @dest_gid: peer's GID, ::ffff:a.b.c.d for IPv4 (AV)
+ * @dest_mac: next hop's MAC address (AV)
+ * @udp_source_port: 0: derived from the QP numbers (AV)
+ */
+struct vrnic_cmd_modify_qp {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 qpn;
+	__le32 mask;
+	__u8 state;
+	__u8 path_mtu;
+	__u8 timeout;
+	__u8 retry_cnt;
+	__u8 rnr_retry;
+	__u8 min_rnr_timer;
+	__u8 max_rd_atomic;
+	__u8 max_dest_rd_atomic;
+	__le32 dest_qpn;
+	__le32 rq_psn;
+	__le32 sq_psn;
+	__u8 access;
+	__u8 traffic_class;
+	__u8 hop_limit;
+	__u8 gid_index;
+	__u8 dest_gid[16];
+	__u8 dest_mac[6];
+	__le16 udp_source_port;
+};
+
+static_assert(sizeof(struct vrnic_cmd_modify_qp) == 64, "vrnic_cmd_modify_qp");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, qpn) == 8, "qpn");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, mask) == 12, "mask");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, state) == 16, "state");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, path_mtu) == 17, "path_mtu");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, timeout) == 18, "timeout");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, retry_cnt) == 19, "retry_cnt");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, rnr_retry) == 20, "rnr_retry");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, min_rnr_timer) == 21, "min_rnr_timer");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, max_rd_atomic) == 22, "max_rd_atomic");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, max_dest_rd_atomic) == 23, "max_dest_rd_atomic");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, dest_qpn) == 24, "dest_qpn");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, rq_psn) == 28, "rq_psn");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, sq_psn) == 32, "sq_psn");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, access) == 36, "access");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, traffic_class) == 37, "traffic_class");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, hop_limit) == 38, "hop_limit");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, gid_index) == 39, "gid_index");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, dest_gid) == 40, "dest_gid");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, dest_mac) == 56, "dest_mac");
+static_assert(offsetof(struct vrnic_cmd_modify_qp, udp_source_port) == 62, "udp_source_port");
+
+/**
+ * struct vrnic_reply_query_qp - QUERY_QP reply, 64 bytes
+ * @status: commit word: enum vrnic_admin_status
+ * @refused: commit word: byte offset in the command of the field that was refused, else 0
+ * @sequence: commit word: running index of the command plus 1
+ * @state: enum vrnic_qp_state
+ * @transport: enum vrnic_transport
+ * @reserved0: 0
+ * @doorbell_index: last accepted send doorbell
+ * @fetched_index: next slot to fetch
+ * @completed_index: every slot before it is done
+ * @receive_index: next receive slot to use
+ * @receive_doorbell: last accepted receive doorbell
+ * @first_error_index: element that failed first
+ * @first_error_status: its status, 0 if none
+ * @reserved1: 0
+ * @first_error_cause: its enum vrnic_cause
+ * @next_psn: requester's next PSN
+ * @expected_psn: responder's expected PSN
+ * @reserved: 0
+ */
+struct vrnic_reply_query_qp {
+	__le16 status;
+	__le16 refused;
+	__le32 sequence;
+	__u8 state;
+	__u8 transport;
+	__le16 reserved0;
+	__le32 doorbell_index;
+	__le32 fetched_index;
+	__le32 completed_index;
+	__le32 receive_index;
+	__le32 receive_doorbell;
+	__le32 first_error_index;
+	__u8 first_error_status;
+	__u8 reserved1;
+	__le16 first_error_cause;
+	__le32 next_psn;
+	__le32 expected_psn;
+	__le32 reserved[4];
+};
+
+static_assert(sizeof(struct vrnic_reply_query_qp) == 64, "vrnic_reply_query_qp");
+static_assert(offsetof(struct vrnic_reply_query_qp, refused) == 2, "refused");
+static_assert(offsetof(struct vrnic_reply_query_qp, sequence) == 4, "sequence");
+static_assert(offsetof(struct vrnic_reply_query_qp, state) == 8, "state");
+static_assert(offsetof(struct vrnic_reply_query_qp, transport) == 9, "transport");
+static_assert(offsetof(struct vrnic_reply_query_qp, doorbell_index) == 12, "doorbell_index");
+static_assert(offsetof(struct vrnic_reply_query_qp, fetched_index) == 16, "fetched_index");
+static_assert(offsetof(struct vrnic_reply_query_qp, completed_index) == 20, "completed_index");
+static_assert(offsetof(struct vrnic_reply_query_qp, receive_index) == 24, "receive_index");
+static_assert(offsetof(struct vrnic_reply_query_qp, receive_doorbell) == 28, "receive_doorbell");
+static_assert(offsetof(struct vrnic_reply_query_qp, first_error_index) == 32, "first_error_index");
+static_assert(offsetof(struct vrnic_reply_query_qp, first_error_status) == 36, "first_error_status");
+static_assert(offsetof(struct vrnic_reply_query_qp, first_error_cause) == 38, "first_error_cause");
+static_assert(offsetof(struct vrnic_reply_query_qp, next_psn) == 40, "next_psn");
+static_assert(offsetof(struct vrnic_reply_query_qp, expected_psn) == 44, "expected_psn");
+
+/**
+ * struct vrnic_cmd_gid - QUERY_GID and SET_GID command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @gid_index: 0..GID_TABLE_SIZE-1
+ * @reserved0: 0
+ * @gid: SET_GID: network byte order
+ * @reserved: 0
+ */
+struct vrnic_cmd_gid {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 gid_index;
+	__le32 reserved0;
+	__u8 gid[16];
+	__le32 reserved[8];
+};
+
+static_assert(sizeof(struct vrnic_cmd_gid) == 64, "vrnic_cmd_gid");
+static_assert(offsetof(struct vrnic_cmd_gid, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_gid, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_gid, gid_index) == 8, "gid_index");
+static_assert(offsetof(struct vrnic_cmd_gid, gid) == 16, "gid");
+
+/**
+ * struct vrnic_reply_gid - QUERY_GID reply, 64 bytes
+ * @status: commit word: enum vrnic_admin_status
+ * @refused: commit word: byte offset in the command of the field that was refused, else 0
+ * @sequence: commit word: running index of the command plus 1
+ * @gid: network byte order
+ * @mac: port's MAC
+ * @reserved0: 0
+ * @reserved: 0
+ */
+struct vrnic_reply_gid {
+	__le16 status;
+	__le16 refused;
+	__le32 sequence;
+	__u8 gid[16];
+	__u8 mac[6];
+	__le16 reserved0;
+	__le32 reserved[8];
+};
+
+static_assert(sizeof(struct vrnic_reply_gid) == 64, "vrnic_reply_gid");
+static_assert(offsetof(struct vrnic_reply_gid, refused) == 2, "refused");
+static_assert(offsetof(struct vrnic_reply_gid, sequence) == 4, "sequence");
+static_assert(offsetof(struct vrnic_reply_gid, gid) == 8, "gid");
+static_assert(offsetof(struct vrnic_reply_gid, mac) == 24, "mac");
+
+/**
+ * struct vrnic_reply_query_objects - QUERY_OBJECTS reply, 64 bytes
+ * @status: commit word: enum vrnic_admin_status
+ * @refused: commit word: byte offset in the command of the field that was refused, else 0
+ * @sequence: commit word: running index of the command plus 1
+ * @contexts: contexts alive
+ * @pds: protection domains alive
+ * @mrs: memory regions alive
+ * @eqs: event queues alive
+ * @cqs: completion queues alive
+ * @qps: queue pairs alive
+ * @reserved: 0
+ */
+struct vrnic_reply_query_objects {
+	__le16 status;
+	__le16 refused;
+	__le32 sequence;
+	__le32 contexts;
+	__le32 pds;
+	__le32 mrs;
+	__le32 eqs;
+	__le32 cqs;
+	__le32 qps;
+	__le32 reserved[8];
+};
+
+static_assert(sizeof(struct vrnic_reply_query_objects) == 64, "vrnic_reply_query_objects");
+static_assert(offsetof(struct vrnic_reply_query_objects, refused) == 2, "refused");
+static_assert(offsetof(struct vrnic_reply_query_objects, sequence) == 4, "sequence");
+static_assert(offsetof(struct vrnic_reply_query_objects, contexts) == 8, "contexts");
+static_assert(offsetof(struct vrnic_reply_query_objects, pds) == 12, "pds");
+static_assert(offsetof(struct vrnic_reply_query_objects, mrs) == 16, "mrs");
+static_assert(offsetof(struct vrnic_reply_query_objects, eqs) == 20, "eqs");
+static_assert(offsetof(struct vrnic_reply_query_objects, cqs) == 24, "cqs");
+static_assert(offsetof(struct vrnic_reply_query_objects, qps) == 28, "qps");
+
+/**
+ * struct vrnic_wqe - Send WQE, 64 bytes
+ * @opcode: operation
+ * @flags: VRNIC_WQE_*
+ * @blocks: slots taken; 1 for every operation of this version (0 reads as 1)
+ * @index: running index of this slot
+ * @qpn: own QP number
+ * @immediate: immediate data for the peer's CQE, or a tag
+ * @remote_address: virtual address at the peer
+ * @rkey: the peer's key
+ * @length: payload bytes; 8 for atomics
+ * @local_address: payload or READ destination; ATOMIC_ADD: addend; ATOMIC_CAS: swap value
+ * @lkey: key of local_address; ATOMIC_CAS: compare value bits 31:0
+ * @compare_high: ATOMIC_CAS: compare value bits 63:32
+ * @result_address: atomics: where the old value goes (8 bytes)
+ * @result_lkey: atomics: its key
+ * @reserved: 0
+ */
+struct vrnic_wqe {
+	__u8 opcode;
+	__u8 flags;
+	__le16 blocks;
+	__le32 index;
+	__le32 qpn;
+	__le32 immediate;
+	__le64 remote_address;
+	__le32 rkey;
+	__le32 length;
+	__le64 local_address;
+	__le32 lkey;
+	__le32 compare_high;
+	__le64 result_address;
+	__le32 result_lkey;
+	__le32 reserved;
+};
+
+static_assert(sizeof(struct vrnic_wqe) == 64, "vrnic_wqe");
+static_assert(offsetof(struct vrnic_wqe, flags) == 1, "flags");
+static_assert(offsetof(struct vrnic_wqe, blocks) == 2, "blocks");
+static_assert(offsetof(struct vrnic_wqe, index) == 4, "index");
+static_assert(offsetof(struct vrnic_wqe, qpn) == 8, "qpn");
+static_assert(offsetof(struct vrnic_wqe, immediate) == 12, "immediate");
+static_assert(offsetof(struct vrnic_wqe, remote_address) == 16, "remote_address");
+static_assert(offsetof(struct vrnic_wqe, rkey) == 24, "rkey");
+static_assert(offsetof(struct vrnic_wqe, length) == 28, "length");
+static_assert(offsetof(struct vrnic_wqe, local_address) == 32, "local_address");
+static_assert(offsetof(struct vrnic_wqe, lkey) == 40, "lkey");
+static_assert(offsetof(struct vrnic_wqe, compare_high) == 44, "compare_high");
+static_assert(offsetof(struct vrnic_wqe, result_address) == 48, "result_address");
+static_assert(offsetof(struct vrnic_wqe, result_lkey) == 56, "result_lkey");
+
+/**
+ * struct vrnic_recv_wqe - Receive WQE, 32 bytes
+ * @index: running index of this slot
+ * @qpn: own QP number
+ * @address: where the message goes
+ * @lkey: its key
+ * @length: bytes it can take
+ * @reserved: 0
+ */
+struct vrnic_recv_wqe {
+	__le32 index;
+	__le32 qpn;
+	__le64 address;
+	__le32 lkey;
+	__le32 length;
+	__le64 reserved;
+};
+
+static_assert(sizeof(struct vrnic_recv_wqe) == 32, "vrnic_recv_wqe");
+static_assert(offsetof(struct vrnic_recv_wqe, qpn) == 4, "qpn");
+static_assert(offsetof(struct vrnic_recv_wqe, address) == 8, "address");
+static_assert(offsetof(struct vrnic_recv_wqe, lkey) == 16, "lkey");
+static_assert(offsetof(struct vrnic_recv_wqe, length) == 20, "length");
+
+/**
+ * struct vrnic_cqe - Completion queue entry, 64 bytes
+ * @index: running index of the completed WQE (send or receive ring, see opcode)
+ * @qpn: queue pair
+ * @length: bytes transferred
+ * @immediate: immediate data received
+ * @timestamp: nanoseconds on the device's clock
+ * @cause: enum vrnic_cause; 0 on success
+ * @flags: VRNIC_CQE_*
+ * @reserved: 0
+ * @producer: commit word: running index of this entry in the CQ
+ * @index16: commit word: low 16 bits of index
+ * @status: commit word: completion status (enum ibv_wc_status)
+ * @opcode_phase: commit word: opcode in bits 7:4, phase in bit 0
+ */
+struct vrnic_cqe {
+	__le32 index;
+	__le32 qpn;
+	__le32 length;
+	__le32 immediate;
+	__le64 timestamp;
+	__le32 cause;
+	__le32 flags;
+	__le32 reserved[6];
+	__le32 producer;
+	__le16 index16;
+	__u8 status;
+	__u8 opcode_phase;
+};
+
+static_assert(sizeof(struct vrnic_cqe) == 64, "vrnic_cqe");
+static_assert(offsetof(struct vrnic_cqe, qpn) == 4, "qpn");
+static_assert(offsetof(struct vrnic_cqe, length) == 8, "length");
+static_assert(offsetof(struct vrnic_cqe, immediate) == 12, "immediate");
+static_assert(offsetof(struct vrnic_cqe, timestamp) == 16, "timestamp");
+static_assert(offsetof(struct vrnic_cqe, cause) == 24, "cause");
+static_assert(offsetof(struct vrnic_cqe, flags) == 28, "flags");
+static_assert(offsetof(struct vrnic_cqe, producer) == 56, "producer");
+static_assert(offsetof(struct vrnic_cqe, index16) == 60, "index16");
+static_assert(offsetof(struct vrnic_cqe, status) == 62, "status");
+static_assert(offsetof(struct vrnic_cqe, opcode_phase) == 63, "opcode_phase");
+
+/**
+ * struct vrnic_eqe - Event queue entry, 32 bytes
+ * @object: CQN or QPN, by type
+ * @reserved0: 0
+ * @timestamp: nanoseconds on the device's clock
+ * @reserved1: 0
+ * @index: commit word: running index of this entry
+ * @type: commit word: enum vrnic_event
+ * @reserved2: commit word: 0
+ * @phase: commit word: bit 0 flips each pass (first pass 1)
+ */
+struct vrnic_eqe {
+	__le32 object;
+	__le32 reserved0;
+	__le64 timestamp;
+	__le64 reserved1;
+	__le32 index;
+	__u8 type;
+	__u8 reserved2[2];
+	__u8 phase;
+};
+
+static_assert(sizeof(struct vrnic_eqe) == 32, "vrnic_eqe");
+static_assert(offsetof(struct vrnic_eqe, timestamp) == 8, "timestamp");
+static_assert(offsetof(struct vrnic_eqe, index) == 24, "index");
+static_assert(offsetof(struct vrnic_eqe, type) == 28, "type");
+static_assert(offsetof(struct vrnic_eqe, phase) == 31, "phase");
+
+/**
+ * struct vrnic_dbr - Doorbell record, 8 bytes
+ * @receive: running index of the next free receive slot
+ * @send: running index of the next free send slot
+ */
+struct vrnic_dbr {
+	__le32 receive;
+	__le32 send;
+};
+
+static_assert(sizeof(struct vrnic_dbr) == 8, "vrnic_dbr");
+static_assert(offsetof(struct vrnic_dbr, send) == 4, "send");
+
+/*
+ * Doorbell, one aligned 64-bit store of the little-endian value:
+ *
+ *   63    62..60    59..56      55........32   31..............0
+ *   valid reserved  queue type  QPN or CQN     next running index
+ */
+static inline __u64 vrnic_doorbell(enum vrnic_doorbell_type type, __u32 number, __u32 index)
+{
+	__u64 owner = (__u64)type << VRNIC_DB_TYPE_SHIFT;
+
+	owner |= (__u64)(number & VRNIC_DB_QPN_MASK) << VRNIC_DB_QPN_SHIFT;
+	return VRNIC_DB_VALID | owner | index;
+}
+
+/* Commit word of a send WQE (its first 8 bytes, little-endian): store it last, with release. */
+static inline __u64 vrnic_wqe_commit(enum vrnic_opcode opcode, __u8 flags, __u32 index)
+{
+	return (__u64)index << 32 | (__u64)1 << 16 | (__u64)flags << 8 | (__u64)opcode;
+}
+
+/*
+ * Phase bit of an entry in a ring of 1 << @log_size slots: 1 in the first pass. @distance is the
+ * entry's running index less the ring's first one (CREATE_QP start_index; 0 for CQ and EQ).
+ */
+static inline __u8 vrnic_phase(__u32 distance, __u8 log_size)
+{
+	return !((distance >> log_size) & 1);
+}
+
+/* Inline payload of a send WQE, VRNIC_MAX_INLINE bytes. */
+static inline __u8 *vrnic_wqe_inline(struct vrnic_wqe *wqe)
+{
+	return (__u8 *)wqe + VRNIC_WQE_INLINE_OFFSET;
+}
+
+static inline enum vrnic_wc_opcode vrnic_cqe_opcode(const struct vrnic_cqe *cqe)
+{
+	return (enum vrnic_wc_opcode)(cqe->opcode_phase >> 4);
+}
+
+static inline __u8 vrnic_cqe_phase(const struct vrnic_cqe *cqe)
+{
+	return cqe->opcode_phase & 1;
+}
+
+static inline __u8 vrnic_eqe_phase(const struct vrnic_eqe *eqe)
+{
+	return eqe->phase & 1;
+}
+
+/* Name of a value of enum vrnic_fatal_cause. */
+static inline const char *vrnic_fatal_cause_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_FATAL_NONE:
+		return "NONE";
+	case VRNIC_FATAL_ADMIN_LOG_SIZE:
+		return "ADMIN_LOG_SIZE";
+	case VRNIC_FATAL_ADMIN_BASE:
+		return "ADMIN_BASE";
+	case VRNIC_FATAL_ADMIN_DOORBELL:
+		return "ADMIN_DOORBELL";
+	case VRNIC_FATAL_ADMIN_DMA:
+		return "ADMIN_DMA";
+	case VRNIC_FATAL_INTERNAL:
+		return "INTERNAL";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a value of enum vrnic_check. */
+static inline const char *vrnic_check_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_CHECK_NONE:
+		return "NONE";
+	case VRNIC_CHECK_C01_INDEX:
+		return "C01_INDEX";
+	case VRNIC_CHECK_C02_OWNER:
+		return "C02_OWNER";
+	case VRNIC_CHECK_C03_STALE:
+		return "C03_STALE";
+	case VRNIC_CHECK_C06_AHEAD:
+		return "C06_AHEAD";
+	case VRNIC_CHECK_C07_OLDER:
+		return "C07_OLDER";
+	case VRNIC_CHECK_C08_DBR:
+		return "C08_DBR";
+	case VRNIC_CHECK_C12_WIDTH:
+		return "C12_WIDTH";
+	case VRNIC_CHECK_C15_CQ_OVERRUN:
+		return "C15_CQ_OVERRUN";
+	case VRNIC_CHECK_C19_CONSUMER:
+		return "C19_CONSUMER";
+	case VRNIC_CHECK_C21_STATE:
+		return "C21_STATE";
+	case VRNIC_CHECK_C22_KEY:
+		return "C22_KEY";
+	case VRNIC_CHECK_C23_ATOMIC:
+		return "C23_ATOMIC";
+	case VRNIC_CHECK_C29_UNSUPPORTED:
+		return "C29_UNSUPPORTED";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a value of enum vrnic_admin_status. */
+static inline const char *vrnic_admin_status_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_ADMIN_OK:
+		return "OK";
+	case VRNIC_ADMIN_BAD_OPCODE:
+		return "BAD_OPCODE";
+	case VRNIC_ADMIN_BAD_FIELD:
+		return "BAD_FIELD";
+	case VRNIC_ADMIN_BAD_OBJECT:
+		return "BAD_OBJECT";
+	case VRNIC_ADMIN_NOT_OWNER:
+		return "NOT_OWNER";
+	case VRNIC_ADMIN_BUSY:
+		return "BUSY";
+	case VRNIC_ADMIN_NO_RESOURCE:
+		return "NO_RESOURCE";
+	case VRNIC_ADMIN_BAD_STATE:
+		return "BAD_STATE";
+	case VRNIC_ADMIN_DMA_ERROR:
+		return "DMA_ERROR";
+	case VRNIC_ADMIN_UNSUPPORTED:
+		return "UNSUPPORTED";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a value of enum vrnic_event. */
+static inline const char *vrnic_event_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_EVENT_CQ_ERR:
+		return "CQ_ERR";
+	case VRNIC_EVENT_QP_FATAL:
+		return "QP_FATAL";
+	case VRNIC_EVENT_QP_REQ_ERR:
+		return "QP_REQ_ERR";
+	case VRNIC_EVENT_QP_ACCESS_ERR:
+		return "QP_ACCESS_ERR";
+	case VRNIC_EVENT_COMM_EST:
+		return "COMM_EST";
+	case VRNIC_EVENT_SQ_DRAINED:
+		return "SQ_DRAINED";
+	case VRNIC_EVENT_DEVICE_FATAL:
+		return "DEVICE_FATAL";
+	case VRNIC_EVENT_PORT_ACTIVE:
+		return "PORT_ACTIVE";
+	case VRNIC_EVENT_PORT_ERR:
+		return "PORT_ERR";
+	case VRNIC_EVENT_COMPLETION:
+		return "COMPLETION";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a value of enum vrnic_qp_state. */
+static inline const char *vrnic_qp_state_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_QPS_RESET:
+		return "RESET";
+	case VRNIC_QPS_INIT:
+		return "INIT";
+	case VRNIC_QPS_RTR:
+		return "RTR";
+	case VRNIC_QPS_RTS:
+		return "RTS";
+	case VRNIC_QPS_SQD:
+		return "SQD";
+	case VRNIC_QPS_SQE:
+		return "SQE";
+	case VRNIC_QPS_ERR:
+		return "ERR";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a value of enum vrnic_opcode. */
+static inline const char *vrnic_opcode_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_OP_NOP:
+		return "NOP";
+	case VRNIC_OP_WRITE:
+		return "WRITE";
+	case VRNIC_OP_WRITE_IMM:
+		return "WRITE_IMM";
+	case VRNIC_OP_READ:
+		return "READ";
+	case VRNIC_OP_SEND:
+		return "SEND";
+	case VRNIC_OP_SEND_IMM:
+		return "SEND_IMM";
+	case VRNIC_OP_ATOMIC_ADD:
+		return "ATOMIC_ADD";
+	case VRNIC_OP_ATOMIC_CAS:
+		return "ATOMIC_CAS";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a value of enum vrnic_wc_opcode. */
+static inline const char *vrnic_wc_opcode_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_WC_OP_SEND:
+		return "SEND";
+	case VRNIC_WC_OP_WRITE:
+		return "WRITE";
+	case VRNIC_WC_OP_READ:
+		return "READ";
+	case VRNIC_WC_OP_ATOMIC_CAS:
+		return "ATOMIC_CAS";
+	case VRNIC_WC_OP_ATOMIC_ADD:
+		return "ATOMIC_ADD";
+	case VRNIC_WC_OP_NOP:
+		return "NOP";
+	case VRNIC_WC_OP_RECV:
+		return "RECV";
+	case VRNIC_WC_OP_RECV_WRITE_IMM:
+		return "RECV_WRITE_IMM";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a value of enum vrnic_wc_status. */
+static inline const char *vrnic_wc_status_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_WC_SUCCESS:
+		return "SUCCESS";
+	case VRNIC_WC_LOC_LEN_ERR:
+		return "LOC_LEN_ERR";
+	case VRNIC_WC_LOC_QP_OP_ERR:
+		return "LOC_QP_OP_ERR";
+	case VRNIC_WC_LOC_PROT_ERR:
+		return "LOC_PROT_ERR";
+	case VRNIC_WC_WR_FLUSH_ERR:
+		return "WR_FLUSH_ERR";
+	case VRNIC_WC_BAD_RESP_ERR:
+		return "BAD_RESP_ERR";
+	case VRNIC_WC_LOC_ACCESS_ERR:
+		return "LOC_ACCESS_ERR";
+	case VRNIC_WC_REM_INV_REQ_ERR:
+		return "REM_INV_REQ_ERR";
+	case VRNIC_WC_REM_ACCESS_ERR:
+		return "REM_ACCESS_ERR";
+	case VRNIC_WC_REM_OP_ERR:
+		return "REM_OP_ERR";
+	case VRNIC_WC_RETRY_EXC_ERR:
+		return "RETRY_EXC_ERR";
+	case VRNIC_WC_RNR_RETRY_EXC_ERR:
+		return "RNR_RETRY_EXC_ERR";
+	case VRNIC_WC_FATAL_ERR:
+		return "FATAL_ERR";
+	case VRNIC_WC_GENERAL_ERR:
+		return "GENERAL_ERR";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a value of enum vrnic_cause. */
+static inline const char *vrnic_cause_name(__u32 value)
+{
+	switch (value) {
+	case VRNIC_CAUSE_NONE:
+		return "NONE";
+	case VRNIC_CAUSE_INDEX_MISMATCH:
+		return "INDEX_MISMATCH";
+	case VRNIC_CAUSE_QPN_MISMATCH:
+		return "QPN_MISMATCH";
+	case VRNIC_CAUSE_PHASE_STALE:
+		return "PHASE_STALE";
+	case VRNIC_CAUSE_BAD_OPCODE:
+		return "BAD_OPCODE";
+	case VRNIC_CAUSE_BAD_LENGTH:
+		return "BAD_LENGTH";
+	case VRNIC_CAUSE_BAD_FLAGS:
+		return "BAD_FLAGS";
+	case VRNIC_CAUSE_LKEY_UNKNOWN:
+		return "LKEY_UNKNOWN";
+	case VRNIC_CAUSE_LKEY_BOUNDS:
+		return "LKEY_BOUNDS";
+	case VRNIC_CAUSE_LKEY_ACCESS:
+		return "LKEY_ACCESS";
+	case VRNIC_CAUSE_LKEY_PD:
+		return "LKEY_PD";
+	case VRNIC_CAUSE_RKEY_UNKNOWN:
+		return "RKEY_UNKNOWN";
+	case VRNIC_CAUSE_RKEY_BOUNDS:
+		return "RKEY_BOUNDS";
+	case VRNIC_CAUSE_RKEY_ACCESS:
+		return "RKEY_ACCESS";
+	case VRNIC_CAUSE_RKEY_PD:
+		return "RKEY_PD";
+	case VRNIC_CAUSE_BUS_ERROR:
+		return "BUS_ERROR";
+	case VRNIC_CAUSE_REMOTE_NAK:
+		return "REMOTE_NAK";
+	case VRNIC_CAUSE_ACK_TIMEOUT:
+		return "ACK_TIMEOUT";
+	case VRNIC_CAUSE_SEQUENCE_RETRIES:
+		return "SEQUENCE_RETRIES";
+	case VRNIC_CAUSE_RNR_RETRIES:
+		return "RNR_RETRIES";
+	case VRNIC_CAUSE_FLUSHED:
+		return "FLUSHED";
+	default:
+		return "unknown";
+	}
+}
+
+/* Name of a counter, as every view of the device prints it. */
+static inline const char *vrnic_counter_name(__u32 index)
+{
+	static const char * const names[VRNIC_COUNTERS] = {
+		"mmio_reads",
+		"mmio_writes",
+		"bad_mmio",
+		"admin_commands",
+		"admin_errors",
+		"doorbells",
+		"doorbells_ignored",
+		"wqe_fetches",
+		"wqes",
+		"cqes",
+		"cqe_errors",
+		"cq_overruns",
+		"eqes",
+		"eq_overruns",
+		"msix",
+		"dma_read_bytes",
+		"dma_write_bytes",
+		"dma_errors",
+		"tx_packets",
+		"tx_bytes",
+		"rx_packets",
+		"rx_bytes",
+		"rx_dropped",
+		"rx_icrc_errors",
+		"retransmitted_packets",
+		"retransmitted_bytes",
+		"ack_timeouts",
+		"packet_seq_errors",
+		"out_of_sequence",
+		"duplicate_requests",
+		"rnr_naks_sent",
+		"rnr_naks_received",
+		"protection_errors",
+		"check_violations",
+	};
+
+	return index < VRNIC_COUNTERS ? names[index] : "unknown";
+}
+
+#endif /* VRNIC_CONTRACT_H */
