@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One direction of a link: it judges each frame, keeps it for its delay, and hands it to the far end."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import asdict, dataclass
+
+from emu.clock import Scheduler
+from emu.events import Event, EventBus, Kind
+from emu.fabric.impairments import Impairments
+from emu.fabric.port import Receiver
+
+__all__ = ["BURST_FRAMES", "MAX_FRAME", "MIN_FRAME", "QUEUE_FRAMES", "Lane", "LaneCounters"]
+
+MIN_FRAME = 14
+"""Shortest frame carried, in bytes: an Ethernet header. Padding to 60 bytes is the physical layer's matter."""
+
+MAX_FRAME = 9216
+"""Longest frame carried, in bytes without FCS: the usual jumbo limit of data-centre switches."""
+
+QUEUE_FRAMES = 16384
+"""Frames a lane holds before it drops at the tail: 64 MiB of 4 KiB payloads, more than any window in use."""
+
+BURST_FRAMES = 64
+"""Frames delivered in one go, so that a long queue does not keep doorbells and timers waiting."""
+
+
+@dataclass(slots=True)
+class LaneCounters:
+    """Frames by fate.
+
+    ``frames`` and ``octets`` count what was offered; the sum of the fates equals ``frames`` once nothing is queued.
+    """
+
+    frames: int = 0
+    octets: int = 0
+    delivered: int = 0
+    lost: int = 0
+    overflow: int = 0
+    runt: int = 0
+    giant: int = 0
+    down: int = 0
+    unattended: int = 0
+
+
+class Lane:
+    """Frames in at :meth:`send`, out at the receiver, later and never from inside :meth:`send`.
+
+    ``function`` is the name under which drops are reported, ``direction`` a word for a person ("to switch").
+    Order is kept: the delay is the same for every frame of a lane.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        events: EventBus,
+        function: str,
+        direction: str,
+        impairments: Impairments,
+        queue_frames: int = QUEUE_FRAMES,
+    ) -> None:
+        self.function = function
+        self.direction = direction
+        self.impairments = impairments
+        self.counters = LaneCounters()
+        self.receiver: Receiver | None = None
+        self.up = True
+        self._scheduler = scheduler
+        self._events = events
+        # A string seed goes through SHA-512, so it gives the same draws in every process; hash() would not.
+        self._random = random.Random(f"{impairments.seed}/{function}/{direction}")
+        self._queue: deque[tuple[int, bytes]] = deque()
+        self._queue_frames = queue_frames
+        self._armed = False
+
+    def send(self, frame: bytes) -> None:
+        """Accept ``frame`` for delivery, or drop it, count it and report a FRAME_DROP event."""
+        counters = self.counters
+        counters.frames += 1
+        size = len(frame)
+        counters.octets += size
+        impairments = self.impairments
+        if not MIN_FRAME <= size <= MAX_FRAME:
+            if size < MIN_FRAME:
+                counters.runt += 1
+                self._report(frame, f"{size} bytes are less than an Ethernet header ({MIN_FRAME})")
+            else:
+                counters.giant += 1
+                self._report(frame, f"{size} bytes are more than the link carries ({MAX_FRAME})")
+        elif not self.up:
+            counters.down += 1
+            self._report(frame, "link is down")
+        elif impairments.loss and self._random.random() < impairments.loss:
+            counters.lost += 1
+            self._report(frame, f"lost, as the link's loss of {impairments.loss:g} asks")
+        elif len(self._queue) >= self._queue_frames:
+            counters.overflow += 1
+            self._report(frame, f"queue full ({self._queue_frames} frames)")
+        else:
+            due = self._scheduler.now() + impairments.delay_ns if impairments.delay_ns else 0
+            self._queue.append((due, frame))
+            if not self._armed:
+                self._arm()
+
+    def set_up(self, up: bool) -> None:
+        """Set the link state; going down drops what is still on the way."""
+        self.up = up
+        if not up:
+            while self._queue:
+                _, frame = self._queue.popleft()
+                self.counters.down += 1
+                self._report(frame, "link went down")
+
+    def snapshot(self) -> dict[str, int]:
+        """The counters, and ``queued`` frames at this moment, by name."""
+        return {**asdict(self.counters), "queued": len(self._queue)}
+
+    def _arm(self) -> None:
+        self._armed = True
+        due = self._queue[0][0]
+        if due:
+            self._scheduler.call_at(due, self._deliver)
+        else:
+            self._scheduler.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        queue = self._queue
+        now = self._scheduler.now()
+        try:
+            for _ in range(min(len(queue), BURST_FRAMES)):
+                # A receiver may take the link down, which empties the queue under this loop.
+                if not queue or queue[0][0] > now:
+                    break
+                _, frame = queue.popleft()
+                if self.receiver is None:
+                    self.counters.unattended += 1
+                    self._report(frame, "nothing is attached at the far end")
+                else:
+                    self.counters.delivered += 1
+                    self.receiver(frame)
+        finally:
+            self._armed = False
+            if queue:
+                self._arm()
+
+    def _report(self, frame: bytes, reason: str) -> None:
+        if self._events.mask & Kind.FRAME_DROP.bit:
+            self._events.emit(
+                Event(
+                    Kind.FRAME_DROP,
+                    self._scheduler.now(),
+                    self.function,
+                    length=len(frame),
+                    text=f"{self.direction}: {reason}",
+                    frame=frame,
+                )
+            )
