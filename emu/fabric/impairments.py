@@ -13,8 +13,8 @@ class Impairments:
     """Impairments of one direction of a link, applied in the order of the fields.
 
     ``loss`` is the probability (0 to 1) that a frame vanishes, ``delay_ns`` the time from end to end in
-    nanoseconds. ``seed`` fixes the random draws: the same seed, link name and sequence of frames give the same
-    losses.
+    nanoseconds. ``seed`` fixes the random draws: the same seed, link name and sequence of frames give the
+    same losses.
 
     :raises ValueError: a probability outside 0..1 or a negative delay.
     """

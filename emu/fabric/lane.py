@@ -15,7 +15,7 @@ from emu.fabric.port import Receiver
 __all__ = ["BURST_FRAMES", "MAX_FRAME", "MIN_FRAME", "QUEUE_FRAMES", "Lane", "LaneCounters"]
 
 MIN_FRAME = 14
-"""Shortest frame carried, in bytes: an Ethernet header. Padding to 60 bytes is the physical layer's matter."""
+"""Shortest frame carried, in bytes: an Ethernet header. Padding is the physical layer's matter."""
 
 MAX_FRAME = 9216
 """Longest frame carried, in bytes without FCS: the usual jumbo limit of data-centre switches."""
@@ -31,7 +31,8 @@ BURST_FRAMES = 64
 class LaneCounters:
     """Frames by fate.
 
-    ``frames`` and ``octets`` count what was offered; the sum of the fates equals ``frames`` once nothing is queued.
+    ``frames`` and ``octets`` count what was offered; the sum of the fates equals ``frames`` once nothing is
+    queued.
     """
 
     frames: int = 0

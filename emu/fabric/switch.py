@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A learning Ethernet switch that joins the NICs of a lab.
 
-It forwards as an IEEE 802.1D bridge does: it learns which port a source address was last seen on, sends a known
-unicast frame out of that port alone, floods everything else, and keeps link-local control frames
-(01:80:C2:00:00:0x) to itself. All queues are those of the links, so a frame is never delivered from inside the
-sender's call.
+It forwards as an IEEE 802.1D bridge does: it learns which port a source address was last seen on, sends a
+known unicast frame out of that port alone, floods everything else, and keeps link-local control frames
+(01:80:C2:00:00:0x) to itself. All queues are those of the links, so a frame is never delivered from inside
+the sender's call.
 """
 
 from __future__ import annotations
