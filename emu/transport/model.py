@@ -21,7 +21,7 @@ class ResetKind(enum.Enum):
     DEVICE = "device reset"
     """The client asked (VFIO_USER_DEVICE_RESET: system reset, bus reset)."""
     FLR = "function level reset"
-    """The guest set Initiate Function Level Reset; raised by the PCIe layer itself, never by the transport."""
+    """The guest set Initiate Function Level Reset: raised by the PCIe layer itself, not by transport."""
     LOST = "client lost"
     """The client closed the connection or died; every DMA mapping is gone."""
 
@@ -30,8 +30,9 @@ class ResetKind(enum.Enum):
 class RegionSpec:
     """One region. ``size`` in bytes; ``fd`` a memfd of that size when the client may map it, else None.
 
-    A region without fd is trapped: every access arrives at the model, writes as posted messages. One mappable region
-    makes QEMU turn every trapped write of the same function into a round trip, so a function with doorbells maps nothing.
+    A region without fd is trapped: every access arrives at the model, writes as posted messages. One mappable
+    region makes QEMU turn every trapped write of the same function into a round trip, so a function with
+    doorbells maps nothing.
     """
 
     index: int
@@ -40,7 +41,10 @@ class RegionSpec:
 
 
 class DeviceModel(Protocol):
-    """A PCIe function as the transport drives it. Every call comes from the owner loop; none may block or raise."""
+    """A PCIe function as the transport drives it.
+
+    Every call comes from the owner loop; none may block or raise.
+    """
 
     name: str
 
