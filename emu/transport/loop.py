@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The owner loop: one thread that runs everything of a server.
 
-Sockets of the guests, the control socket, taps, timers and deferred work all run here, one callback at a
-time, so no device code ever needs a lock. :class:`Loop` is the real-time :class:`emu.clock.Scheduler`; tests of
+Sockets of the guests, the control socket, taps, timers and deferred work all run here, one callback at a time,
+so no device code ever needs a lock. :class:`Loop` is the real-time :class:`emu.clock.Scheduler`; tests of
 engines use the virtual one instead.
 """
 
@@ -29,14 +29,14 @@ Callback = Callable[[], None]
 
 _MAX_EVENTS = 64
 _FINE_NS = 5_000_000
-"""epoll counts in milliseconds; a wait shorter than this goes through select, which counts in microseconds."""
+"""epoll counts milliseconds; a wait shorter than this goes through select, which counts microseconds."""
 
 
 class Loop:
     """Selector, timers and deferred calls of one thread.
 
     Each turn serves the readable descriptors once, then the timers that are due, then the calls that were
-    queued when the turn reached them. Work that queues more work therefore never keeps the descriptors waiting.
+    queued when the turn reached them. Work that queues more work never keeps the descriptors waiting.
 
     A callback that raises is logged and counted in :attr:`faults`; the loop goes on.
     """

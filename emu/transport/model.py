@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from emu.transport.dma import DmaMap
 
-__all__ = ["CONFIG_REGION", "DeviceModel", "RegionSpec", "ResetKind"]
+__all__ = ["CONFIG_REGION", "DeviceModel", "RegionSpec", "ResetKind", "Trigger"]
 
 CONFIG_REGION = 7
 """Region index of the PCI configuration space (``VFIO_PCI_CONFIG_REGION_INDEX``); 0..5 are the BARs."""
+
+Trigger = Callable[[int], bool]
+"""Signals one MSI-X vector. True: the client was told. False: the client has no eventfd for the vector yet
+(masked or not requested); the transport keeps it pending and delivers it once the eventfd is there."""
 
 
 class ResetKind(enum.Enum):
@@ -62,8 +67,8 @@ class DeviceModel(Protocol):
     def region_write(self, index: int, offset: int, data: bytes) -> None:
         """A write; ``data`` is the guest's bytes in memory order."""
 
-    def attached(self, dma: DmaMap) -> None:
-        """A client connected; ``dma`` is its map for as long as it stays."""
+    def attached(self, dma: DmaMap, trigger: Trigger) -> None:
+        """A client connected; ``dma`` is its map and ``trigger`` its interrupts for as long as it stays."""
 
     def dma_unmapping(self, address: int, size: int) -> None:
         """The range disappears when this returns."""
