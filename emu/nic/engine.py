@@ -12,11 +12,22 @@ re-arms one timer, and keeps calling :meth:`Engine.transmit` while it returns Tr
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from emu.nic.work import Access, Completion, QpAttributes, QpState, ReceiveRequest, SendRequest, Sge
+from emu.nic.work import Access, Completion, QpAttributes, QpState, ReceiveRequest, SendRequest, Sge, Transport
 
-__all__ = ["AsyncEvent", "Engine", "EngineHost", "Packet", "ProtectionError"]
+__all__ = [
+    "AsyncEvent",
+    "Drop",
+    "Engine",
+    "EngineFactory",
+    "EngineHost",
+    "Packet",
+    "PacketParser",
+    "ProtectionError",
+]
 
 
 class ProtectionError(Exception):
@@ -48,6 +59,18 @@ class Packet(Protocol):
     @property
     def dest_qpn(self) -> int:
         """Queue pair it is addressed to (24 bits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A frame the parser refuses: why, for a person, and the counter that tells (besides ``rx_dropped``)."""
+
+    reason: str
+    counter: str = "rx_dropped"
+
+
+PacketParser = Callable[[bytes], Packet | Drop]
+"""Takes a whole Ethernet frame apart. Never raises."""
 
 
 class EngineHost(Protocol):
@@ -139,3 +162,7 @@ class Engine(Protocol):
 
     def idle(self) -> bool:
         """True when nothing is queued, in flight or waiting."""
+
+
+EngineFactory = Callable[[Transport, EngineHost], Engine]
+"""Makes a queue pair's engine in state RESET. :raises ValueError: the transport is not offered."""

@@ -85,11 +85,24 @@ class Status(enum.IntEnum):
 
 
 class Cause(enum.IntEnum):
-    """``cause`` of an error completion as transport engines know it; values are the `vrnic` contract's."""
+    """``cause`` of an error completion: more than its status says; values are the `vrnic` contract's."""
 
     NONE = 0
+    INDEX_MISMATCH = 1
+    QPN_MISMATCH = 2
+    PHASE_STALE = 3
     BAD_OPCODE = 4
     BAD_LENGTH = 5
+    BAD_FLAGS = 6
+    LKEY_UNKNOWN = 16
+    LKEY_BOUNDS = 17
+    LKEY_ACCESS = 18
+    LKEY_PD = 19
+    RKEY_UNKNOWN = 20
+    RKEY_BOUNDS = 21
+    RKEY_ACCESS = 22
+    RKEY_PD = 23
+    BUS_ERROR = 24
     REMOTE_NAK = 32
     ACK_TIMEOUT = 33
     SEQUENCE_RETRIES = 34
