@@ -45,6 +45,13 @@ class RegionSpec:
     fd: int | None = None
 
 
+class IrqSink(Protocol):
+    """Where a function's MSI-X messages go: the client's event descriptors."""
+
+    def trigger(self, vector: int) -> bool:
+        """Signal ``vector``. False when nobody listens: no client, or no event descriptor set for it."""
+
+
 class DeviceModel(Protocol):
     """A PCIe function as the transport drives it.
 
