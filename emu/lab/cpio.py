@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writer of the "newc" cpio archives the Linux kernel unpacks as initial RAM file systems.
 
-Format: Documentation/driver-api/early-userspace/buffer-format.rst in the kernel tree. Each member is a 110-byte header
-of ASCII hexadecimal fields, the NUL-terminated name and the data, both padded to 4 bytes; a member named
-``TRAILER!!!`` ends the archive.
+Format: Documentation/driver-api/early-userspace/buffer-format.rst in the kernel tree. Each member is a header
+of 110 ASCII bytes, the NUL-terminated name and the data, both padded to 4 bytes; a member ``TRAILER!!!`` ends
+the archive.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class _Member:
 class CpioArchive:
     """A set of members, written sorted by path with time stamp 0: equal content gives equal bytes.
 
-    Paths are absolute in the guest (``/bin/sh``). Missing parent directories are added with mode 0755. Adding a path
-    twice keeps the later one.
+    Paths are absolute in the guest (``/bin/sh``). Missing parent directories are added with mode 0755. Adding
+    a path twice keeps the later one.
     """
 
     def __init__(self) -> None:

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a lab from a TOML file; a mistake is reported with the file, the line and the key.
+
+::
+
+    name = "pair"             # every key of the top level is optional
+    transport = "roce-rc"
+    loss = 0.02               # probability, per link and frame
+    delay_us = 5
+    seed = 7
+
+    [[node]]
+    name = "left"
+    memory = "512M"
+    cpus = 1
+
+    [[node.nic]]              # mac, address (IPv4), loss, delay_us
+    [[node.gpu]]
+    vram = "64M"
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from emu.lab.failure import LabFailure
+from emu.lab.topology import DEFAULT_MEMORY, DEFAULT_VRAM, Gpu, Lab, LabError, Nic, Node, parse_size
+
+__all__ = ["LabFileError", "format_lab", "load_lab", "parse_lab"]
+
+_SIZE_MAX = 1 << 20
+
+_Keys = dict[str, tuple[type, ...]]
+_NUMBER = (int, float)
+_TOP: _Keys = {
+    "name": (str,),
+    "transport": (str,),
+    "loss": _NUMBER,
+    "delay_us": _NUMBER,
+    "seed": (int,),
+    "node": (list,),
+}
+_NODE: _Keys = {"name": (str,), "memory": (str, int), "cpus": (int,), "nic": (list,), "gpu": (list,)}
+_NIC: _Keys = {"mac": (str,), "address": (str,), "loss": _NUMBER, "delay_us": _NUMBER}
+_GPU: _Keys = {"vram": (str, int)}
+_TYPE_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    list: "an array of tables",
+    bool: "true or false",
+}
+
+_Value = TypeVar("_Value")
+_Path = tuple[str | int, ...]
+
+
+class LabFileError(LabFailure):
+    """A lab file that cannot be used; the message starts with ``file:line:``."""
+
+
+def load_lab(path: Path) -> Lab:
+    """Read the lab at ``path``.
+
+    :raises LabFileError: it cannot be read, is not TOML, or describes no valid lab.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LabFileError(f"{path}: {error.strerror}") from error
+    if len(data) > _SIZE_MAX:
+        raise LabFileError(f"{path}: {len(data)} bytes are no lab file (limit {_SIZE_MAX})")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise LabFileError(f"{path}:{line}: not UTF-8 text") from error
+    return parse_lab(text, str(path))
+
+
+def parse_lab(text: str, name: str = "lab.toml") -> Lab:
+    """Read a lab from TOML ``text``; ``name`` is the file name that errors show.
+
+    :raises LabFileError: it is not TOML or describes no valid lab.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, line = _syntax_error(str(error), text)
+        raise LabFileError(f"{name}:{line}: {message}") from error
+    except RecursionError as error:
+        raise LabFileError(f"{name}:1: nested too deeply") from error
+    try:
+        return _lab(document)
+    except LabError as error:
+        line = _Lines(text).find(error.where)
+        subject = _subject(document, error.where)
+        raise LabFileError(f"{name}:{line}: {subject}{error}") from error
+
+
+def format_lab(lab: Lab) -> str:
+    """TOML text from which :func:`parse_lab` makes the same lab, with nothing left to a default."""
+    lines = [
+        f"name = {_quote(lab.name)}",
+        f"transport = {_quote(lab.transport)}",
+        f"loss = {lab.loss}",
+        f"delay_us = {lab.delay_us}",
+        f"seed = {lab.seed}",
+    ]
+    for node in lab.nodes:
+        lines += [
+            "",
+            "[[node]]",
+            f"name = {_quote(node.name)}",
+            f"memory = {parse_size(node.memory)}",
+            f"cpus = {node.cpus}",
+        ]
+        for nic in (nic for nic in lab.nics if nic.node == node.name):
+            lines += [
+                "",
+                "[[node.nic]]",
+                f"mac = {_quote(nic.mac.hex(':'))}",
+                f"address = {_quote(str(ipaddress.IPv4Address(nic.gids[1][12:])))}",
+                f"loss = {nic.loss}",
+                f"delay_us = {nic.delay_ns / 1000}",
+            ]
+        for gpu in (gpu for gpu in lab.gpus if gpu.node == node.name):
+            lines += ["", "[[node.gpu]]", f"vram = {gpu.vram}"]
+    return "\n".join(lines) + "\n"
+
+
+def _quote(text: str) -> str:
+    # JSON strings are TOML basic strings, except that TOML also wants DEL escaped.
+    return json.dumps(text).replace("\x7f", "\\u007f")
+
+
+def _syntax_error(message: str, text: str) -> tuple[str, int]:
+    match = re.search(r" \(at line (\d+), column (\d+)\)$", message)
+    if match:
+        return f"{message[: match.start()]} (column {match[2]})", int(match[1])
+    return message, text.count("\n") + 1
+
+
+def _subject(document: Mapping[str, object], where: _Path) -> str:
+    """ "node 'a', nic 0: " for a path below the nodes."""
+    if len(where) < 2 or where[0] != "node":
+        return ""
+    nodes = document["node"]
+    index = where[1]
+    assert isinstance(nodes, list) and isinstance(index, int)
+    node = nodes[index]
+    name = node.get("name") if isinstance(node, dict) else None
+    subject = f"node {name!r}" if isinstance(name, str) else f"node {index}"
+    if len(where) >= 4:
+        subject += f", {where[2]} {where[3]}"
+    return subject + ": "
+
+
+def _lab(document: Mapping[str, object]) -> Lab:
+    _check_keys(document, _TOP, ())
+    nodes = tuple(_node(table, ("node", index)) for index, table in enumerate(_tables(document, "node", ())))
+    return Lab(
+        nodes=nodes,
+        name=_get(document, "name", "lab"),
+        transport=_get(document, "transport", "roce-rc"),
+        loss=_get(document, "loss", 0.0),
+        delay_us=_get(document, "delay_us", 0.0),
+        seed=_get(document, "seed", 1),
+    )
+
+
+def _node(table: Mapping[str, object], where: _Path) -> Node:
+    _check_keys(table, _NODE, where)
+    if "name" not in table:
+        raise LabError("a node needs a name", where)
+    nics: list[Nic] = []
+    for index, nic in enumerate(_tables(table, "nic", where)):
+        _check_keys(nic, _NIC, (*where, "nic", index))
+        nics.append(
+            Nic(
+                mac=_get(nic, "mac", None),
+                address=_get(nic, "address", None),
+                loss=_get(nic, "loss", None),
+                delay_us=_get(nic, "delay_us", None),
+            )
+        )
+    gpus: list[Gpu] = []
+    for index, gpu in enumerate(_tables(table, "gpu", where)):
+        _check_keys(gpu, _GPU, (*where, "gpu", index))
+        gpus.append(Gpu(vram=_get(gpu, "vram", DEFAULT_VRAM)))
+    return Node(
+        name=_get(table, "name", ""),
+        nics=tuple(nics),
+        gpus=tuple(gpus),
+        memory=_get(table, "memory", DEFAULT_MEMORY),
+        cpus=_get(table, "cpus", 1),
+    )
+
+
+def _tables(table: Mapping[str, object], key: str, where: _Path) -> list[dict[str, object]]:
+    values = table.get(key, [])
+    assert isinstance(values, list)
+    for index, value in enumerate(values):
+        if not isinstance(value, dict):
+            raise LabError(
+                f"{key!r} must hold tables: write [[{'node.' if where else ''}{key}]]", (*where, key, index)
+            )
+    return values
+
+
+def _get(table: Mapping[str, object], key: str, default: _Value) -> _Value:
+    # _check_keys has already compared the type with the table of keys.
+    return table.get(key, default)  # type: ignore[return-value]
+
+
+def _check_keys(table: Mapping[str, object], keys: _Keys, where: _Path) -> None:
+    for key, value in table.items():
+        place = (*where, key)
+        if key not in keys:
+            close = difflib.get_close_matches(key, keys, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(keys)}"
+            raise LabError(f"unknown key {key!r} ({hint})", place)
+        if type(value) not in keys[key]:
+            wanted = " or ".join(_TYPE_NAMES[kind] for kind in keys[key])
+            raise LabError(f"{key!r} must be {wanted}", place)
+
+
+class _Lines:
+    """Finds the line of a key, which tomllib does not tell.
+
+    The text is known to be valid TOML. It is cut into statements: lines are joined until they parse on their
+    own, which makes tomllib itself the judge of strings, arrays and comments that span lines.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[_Path, int] = {(): 1}
+        table: _Path = ()
+        counts: dict[_Path, int] = {}
+        lines = text.split("\n")
+        number = 0
+        while number < len(lines):
+            first = number
+            statement = ""
+            parsed: dict[str, object] | None = None
+            while parsed is None and number < len(lines):
+                statement += lines[number] + "\n"
+                number += 1
+                try:
+                    parsed = tomllib.loads(statement)
+                except tomllib.TOMLDecodeError:
+                    continue
+            if not parsed:
+                continue
+            if statement.lstrip().startswith("["):
+                table = self._header(_leaf(parsed), counts, statement.lstrip().startswith("[["))
+                self._lines.setdefault(table, first + 1)
+            else:
+                for path in _prefixes(_leaf(parsed)):
+                    self._lines.setdefault((*table, *path), first + 1)
+
+    def find(self, path: _Path) -> int:
+        """Line (from 1) of the longest known beginning of ``path``."""
+        while path not in self._lines:
+            path = path[:-1]
+        return self._lines[path]
+
+    @staticmethod
+    def _header(keys: _Path, counts: dict[_Path, int], array: bool) -> _Path:
+        """The path of a header, with the index of the current element for each array of tables on its way."""
+        path: _Path = ()
+        for depth, key in enumerate(keys, start=1):
+            path = (*path, key)
+            if depth == len(keys) and array:
+                counts[path] = counts.get(path, -1) + 1
+            if path in counts:
+                path = (*path, counts[path])
+        return path
+
+
+def _leaf(parsed: Mapping[str, object]) -> _Path:
+    """The key path of one parsed statement: the only key at each depth, down to the value."""
+    path: _Path = ()
+    value: object = parsed
+    while isinstance(value, dict) and len(value) == 1:
+        key, value = next(iter(value.items()))
+        path = (*path, key)
+        if isinstance(value, list) and value == [{}]:
+            break
+    return path
+
+
+def _prefixes(path: _Path) -> list[_Path]:
+    return [path[:end] for end in range(1, len(path) + 1)]

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab consists of: nodes, their NICs and vGPUs, and the network between them.
+
+The same thing can be written as Python values (these classes) or as a TOML file
+(:func:`emu.lab.file.load_lab`). How a lab is run is not said here.
+
+NICs are numbered over the whole lab from 1 in the order they are written; NIC *k* gets the MAC
+``02:76:72:00:00:k`` unless it names one, GID 0 is the link-local address of that MAC (EUI-64, RFC 4291
+appendix A) and GID 1 the IPv4-mapped address of ``10.77.0.k``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass, field
+
+__all__ = [
+    "DEFAULT_MEMORY",
+    "DEFAULT_VRAM",
+    "MIB",
+    "TRANSPORTS",
+    "Gpu",
+    "GpuFunction",
+    "Lab",
+    "LabError",
+    "Nic",
+    "NicFunction",
+    "Node",
+    "default_lab",
+    "link_local_gid",
+    "mapped_gid",
+    "parse_mac",
+    "parse_size",
+]
+
+MIB = 1 << 20
+DEFAULT_VRAM = 64 * MIB
+DEFAULT_MEMORY = 512 * MIB
+
+TRANSPORTS = ("roce-rc",)
+"""Transports a lab's queue pairs can be asked to use."""
+
+_NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_NICS_MAX = 250
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class LabError(ValueError):
+    """A lab that cannot be built. ``where`` is the key it is about: keys and indices from the top."""
+
+    def __init__(self, message: str, where: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.where = where
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of ``"64M"``, ``"512K"``, ``"1G"`` (powers of 1024) or of a plain number.
+
+    :raises LabError: anything else.
+    """
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    match = re.fullmatch(r"(\d{1,12})([KMG]?)", text) if isinstance(text, str) else None
+    if match is None:
+        raise LabError(f"{text!r} is not a size; write one like 64M, 512K or 1G")
+    return int(match[1]) * _UNITS.get(match[2], 1)
+
+
+def parse_mac(text: str) -> bytes:
+    """The 6 bytes of ``02:76:72:00:00:01``.
+
+    :raises LabError: not a unicast MAC address.
+    """
+    if not isinstance(text, str) or not re.fullmatch(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", text):
+        raise LabError(f"{text!r} is not a MAC address; write one like 02:76:72:00:00:01")
+    mac = bytes.fromhex(text.replace(":", ""))
+    if mac[0] & 1:
+        raise LabError(f"{text} is a multicast address; a NIC needs one with an even first byte")
+    return mac
+
+
+def link_local_gid(mac: bytes) -> bytes:
+    """GID 0 of a port: ``fe80::`` with the modified EUI-64 of its MAC, 16 bytes in network order."""
+    return bytes.fromhex("fe80000000000000") + bytes((mac[0] ^ 2, *mac[1:3], 0xFF, 0xFE, *mac[3:]))
+
+
+def mapped_gid(address: str) -> bytes:
+    """GID of an IPv4 address: ``::ffff:a.b.c.d``, 16 bytes in network order.
+
+    :raises LabError: not an IPv4 address.
+    """
+    try:
+        packed = ipaddress.IPv4Address(address).packed
+    except ValueError as error:
+        raise LabError(f"{address!r} is not an IPv4 address") from error
+    return bytes(10) + b"\xff\xff" + packed
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """One vrnic NIC. ``None`` takes the lab's default; ``loss`` is of its own link, in both directions."""
+
+    mac: str | None = None
+    address: str | None = None
+    loss: float | None = None
+    delay_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One vGPU with ``vram`` bytes (a power of two, or a size as text) of memory."""
+
+    vram: int | str = DEFAULT_VRAM
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One guest. ``memory`` is its RAM in bytes or as text, ``cpus`` its number of processors."""
+
+    name: str
+    nics: tuple[Nic, ...] = (Nic(),)
+    gpus: tuple[Gpu, ...] = (Gpu(),)
+    memory: int | str = DEFAULT_MEMORY
+    cpus: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NicFunction:
+    """A NIC with everything decided. ``name`` is "node.nicN", ``number`` its place in the lab from 1."""
+
+    name: str
+    node: str
+    number: int
+    mac: bytes
+    gids: tuple[bytes, ...]
+    loss: float
+    delay_ns: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFunction:
+    """A vGPU with everything decided. ``name`` is "node.gpuN", ``vram`` bytes."""
+
+    name: str
+    node: str
+    vram: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """Nodes whose NICs hang on one switch.
+
+    ``loss`` is the probability (0 to below 1) that a frame vanishes on a link, ``delay_us`` a link's one-way
+    delay in microseconds, ``seed`` what every random decision of the lab derives from, ``transport`` what its
+    traffic uses.
+
+    :raises LabError: from the constructor, for anything that contradicts these rules.
+    """
+
+    nodes: tuple[Node, ...]
+    name: str = "lab"
+    transport: str = "roce-rc"
+    loss: float = 0.0
+    delay_us: float = 0.0
+    seed: int = 1
+    nics: tuple[NicFunction, ...] = field(init=False, repr=False, compare=False)
+    gpus: tuple[GpuFunction, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.transport not in TRANSPORTS:
+            known = ", ".join(TRANSPORTS)
+            raise LabError(f"unknown transport {self.transport!r} (known: {known})", ("transport",))
+        _check_loss(self.loss, ("loss",))
+        _check_delay(self.delay_us, ("delay_us",))
+        if not 0 <= self.seed < 1 << 32:
+            raise LabError(f"seed {self.seed} is not in 0..2^32-1", ("seed",))
+        if not self.nodes:
+            raise LabError("a lab needs at least one node")
+        names: set[str] = set()
+        for index, node in enumerate(self.nodes):
+            _check_node(node, ("node", index))
+            if node.name in names:
+                raise LabError(f"the name {node.name!r} is taken by an earlier node", ("node", index, "name"))
+            names.add(node.name)
+        # object.__setattr__ is how a frozen dataclass fills derived fields.
+        object.__setattr__(self, "nics", self._resolve_nics())
+        object.__setattr__(self, "gpus", self._resolve_gpus())
+
+    def node(self, name: str) -> Node:
+        """The node called ``name``.
+
+        :raises LabError: there is none.
+        """
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise LabError(f"no node {name!r} (known: {', '.join(node.name for node in self.nodes)})")
+
+    def functions(self, node: str) -> tuple[str, ...]:
+        """Names of the PCI functions of ``node`` in the order they are plugged: NICs, then vGPUs."""
+        return tuple(nic.name for nic in self.nics if nic.node == node) + tuple(
+            gpu.name for gpu in self.gpus if gpu.node == node
+        )
+
+    def _resolve_nics(self) -> tuple[NicFunction, ...]:
+        resolved: list[NicFunction] = []
+        taken: dict[bytes, str] = {}
+        for place, node in enumerate(self.nodes):
+            for index, nic in enumerate(node.nics):
+                number = len(resolved) + 1
+                where = ("node", place, "nic", index)
+                if number > _NICS_MAX:
+                    raise LabError(f"a lab holds at most {_NICS_MAX} NICs", where)
+                try:
+                    mac = bytes((2, 0x76, 0x72, 0, 0, number)) if nic.mac is None else parse_mac(nic.mac)
+                except LabError as error:
+                    raise LabError(str(error), (*where, "mac")) from error
+                try:
+                    mapped = mapped_gid(f"10.77.0.{number}" if nic.address is None else nic.address)
+                except LabError as error:
+                    raise LabError(str(error), (*where, "address")) from error
+                name = f"{node.name}.nic{index}"
+                if mac in taken:
+                    raise LabError(f"MAC {mac.hex(':')} is already that of {taken[mac]}", (*where, "mac"))
+                if mapped in taken:
+                    address = ipaddress.IPv4Address(mapped[12:])
+                    raise LabError(
+                        f"address {address} is already that of {taken[mapped]}", (*where, "address")
+                    )
+                taken[mac] = taken[mapped] = name
+                loss = self.loss if nic.loss is None else nic.loss
+                delay = self.delay_us if nic.delay_us is None else nic.delay_us
+                resolved.append(
+                    NicFunction(
+                        name=name,
+                        node=node.name,
+                        number=number,
+                        mac=mac,
+                        gids=(link_local_gid(mac), mapped),
+                        loss=loss,
+                        delay_ns=round(delay * 1000),
+                        seed=(self.seed << 8) + number,
+                    )
+                )
+        return tuple(resolved)
+
+    def _resolve_gpus(self) -> tuple[GpuFunction, ...]:
+        return tuple(
+            GpuFunction(f"{node.name}.gpu{index}", node.name, parse_size(gpu.vram))
+            for node in self.nodes
+            for index, gpu in enumerate(node.gpus)
+        )
+
+
+def _check_loss(loss: float, where: tuple[str | int, ...]) -> None:
+    if not 0 <= loss < 1:
+        raise LabError(f"loss {loss} is not a probability from 0 to below 1", where)
+
+
+def _check_delay(delay: float, where: tuple[str | int, ...]) -> None:
+    if not 0 <= delay <= 10_000_000:
+        raise LabError(f"delay_us {delay} is not in 0..10000000 (10 s)", where)
+
+
+def _check_node(node: Node, where: tuple[str | int, ...]) -> None:
+    if not isinstance(node.name, str) or not _NODE_NAME.fullmatch(node.name):
+        raise LabError(
+            f"{node.name!r} is not a node name (a small letter, then small letters, digits, '-'; 32 at most)",
+            (*where, "name"),
+        )
+    memory = _located(node.memory, (*where, "memory"))
+    if not 128 * MIB <= memory <= 64 << 30 or memory % MIB:
+        raise LabError("memory must be whole MiB from 128M to 64G", (*where, "memory"))
+    if not 1 <= node.cpus <= 64:
+        raise LabError(f"cpus {node.cpus} is not in 1..64", (*where, "cpus"))
+    if len(node.nics) + len(node.gpus) > 16:
+        raise LabError("a node holds at most 16 functions", where)
+    for index, nic in enumerate(node.nics):
+        if nic.loss is not None:
+            _check_loss(nic.loss, (*where, "nic", index, "loss"))
+        if nic.delay_us is not None:
+            _check_delay(nic.delay_us, (*where, "nic", index, "delay_us"))
+    for index, gpu in enumerate(node.gpus):
+        place = (*where, "gpu", index, "vram")
+        vram = _located(gpu.vram, place)
+        if not MIB <= vram <= 16 << 30 or vram & (vram - 1):
+            raise LabError("vram must be a power of two from 1M to 16G, as a BAR's size is", place)
+
+
+def _located(size: int | str, where: tuple[str | int, ...]) -> int:
+    try:
+        return parse_size(size)
+    except LabError as error:
+        raise LabError(str(error), where) from error
+
+
+def default_lab(
+    nodes: int = 2, *, transport: str = "roce-rc", loss: float = 0.0, delay_us: float = 0.0, seed: int = 1
+) -> Lab:
+    """``nodes`` guests named node0, node1 ..., each with one NIC and one vGPU.
+
+    :raises LabError: an argument out of its range.
+    """
+    return Lab(
+        nodes=tuple(Node(f"node{index}") for index in range(nodes)),
+        name="default",
+        transport=transport,
+        loss=loss,
+        delay_us=delay_us,
+        seed=seed,
+    )
