@@ -70,7 +70,8 @@ def qp(
     with connect(socket, lab) as client:
         functions = _selected(client.call("qps"), function)
     found = {
-        name: [row for row in rows if wanted is None or row["qpn"] == wanted] for name, rows in functions.items()
+        name: [row for row in rows if wanted is None or row["qpn"] == wanted]
+        for name, rows in functions.items()
     }
     if wanted is not None and not any(found.values()):
         raise fail(f"no queue pair {wanted:#x}", "`vrnic qp` lists them")
@@ -80,7 +81,8 @@ def qp(
     for name, rows in found.items():
         columns = tuple(rows[0]) if rows else ("qpn",)
         cells = [
-            [f"{value:#x}" if key in ("qpn", "dest_qpn") else value for key, value in row.items()] for row in rows
+            [f"{value:#x}" if key in ("qpn", "dest_qpn") else value for key, value in row.items()]
+            for row in rows
         ]
         print_table(f"{name}: {len(rows)} queue pairs", columns, cells)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How every command prints: tables for people, one JSON document for programs, errors as one sentence and a hint."""
+"""How every command prints: tables for people, one JSON document for programs, an error as one sentence."""
 
 from __future__ import annotations
 
@@ -19,14 +19,24 @@ from emu.control.locate import find_socket
 from emu.control.server import ControlError
 from emu.setup.cache import SetupError
 
-__all__ = ["JsonFlag", "LabOption", "SocketOption", "connect", "console", "fail", "guarded", "print_json", "print_table"]
+__all__ = [
+    "JsonFlag",
+    "LabOption",
+    "SocketOption",
+    "connect",
+    "console",
+    "fail",
+    "guarded",
+    "print_json",
+    "print_table",
+]
 
 console = Console()
 errors = Console(stderr=True)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-LabOption = Annotated[str | None, typer.Option("--lab", help="Name of the running lab (needed when several run).")]
-SocketOption = Annotated[Path | None, typer.Option("--socket", help="Control socket of the running server.")]
+LabOption = Annotated[str | None, typer.Option("--lab", help="Name of the running lab, when several run.")]
+SocketOption = Annotated[Path | None, typer.Option("--socket", help="Control socket of the server.")]
 
 P = ParamSpec("P")
 R = TypeVar("R")

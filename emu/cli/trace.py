@@ -20,9 +20,13 @@ def trace(
     kind: Annotated[
         list[str] | None, typer.Option("--kind", "-k", help="Only this kind of event; repeat for several.")
     ] = None,
-    function: Annotated[str | None, typer.Option("--function", "-f", help='Only this function ("node0.nic0").')] = None,
+    function: Annotated[
+        str | None, typer.Option("--function", "-f", help="Only this function (node0.nic0).")
+    ] = None,
     number: Annotated[str | None, typer.Option("--qpn", help="Only this QP (decimal or 0x...).")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many events.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many events.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     lab: LabOption = None,
     socket: SocketOption = None,
@@ -41,11 +45,10 @@ def trace(
     except ValueError:
         raise fail(f"--qpn {number!r} is not a number", "write it like 257 or 0x101") from None
     with connect(socket, lab) as client:
-        shown = 0
-        for item in client.stream("trace", kinds=kinds, function=function, qpn=qpn):
+        stream = client.stream("trace", kinds=kinds, function=function, qpn=qpn)
+        for shown, item in enumerate(stream, 1):
             sys.stdout.write(json.dumps(item) + "\n" if as_json else render(item) + "\n")
             sys.stdout.flush()
-            shown += 1
             if count is not None and shown >= count:
                 return
 

@@ -29,7 +29,7 @@ class ControlClient:
             self._socket.close()
             raise ControlError(
                 f"no server answers on {path}: {error.strerror or error}",
-                "start one with `vrnic serve`, `vrnic boot` or `vrnic demo`, or name its socket with --socket",
+                "start one with `vrnic serve` or `vrnic boot`, or name its socket with --socket",
             ) from None
         self._file = self._socket.makefile("rb")
         self._next = 0

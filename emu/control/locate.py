@@ -16,9 +16,9 @@ CONTROL_SOCKET = "control.sock"
 
 
 def runtime_directory() -> Path:
-    """The folder of this user's running labs: ``$VRNIC_RUN``, else below ``$XDG_RUNTIME_DIR``, else the temporary folder.
+    """The folder of this user's running labs, created with mode 0700.
 
-    Created with mode 0700.
+    ``$VRNIC_RUN``, else below ``$XDG_RUNTIME_DIR``, else below the temporary folder.
 
     :raises ControlError: it exists and belongs to someone else.
     """
@@ -60,7 +60,9 @@ def find_socket(explicit: Path | None = None, lab: str | None = None) -> Path:
             continue
         alive.append(path)
     if not alive:
-        raise ControlError("no lab is running", "start one with `vrnic serve`, `vrnic boot` or `vrnic lab run FILE`")
+        raise ControlError(
+            "no lab is running", "start one: `vrnic serve`, `vrnic boot`, `vrnic lab run FILE`"
+        )
     if len(alive) > 1:
         names = ", ".join(path.parent.name for path in alive)
         raise ControlError(f"several labs are running: {names}", "name one with --lab")

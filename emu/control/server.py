@@ -50,15 +50,25 @@ class Stream:
     def __init__(self, connection: _Connection, request_id: Json) -> None:
         self._connection = connection
         self._id = request_id
+        self._held: list[Json] | None = []
         self.lost = 0
         self.on_close: Callable[[], None] | None = None
 
     def push(self, item: Json) -> None:
         """Send one item; when the client does not keep up it is dropped and counted in ``lost``."""
+        if self._held is not None:
+            self._held.append(item)
+            return
         if self._connection.backlog > MAX_BACKLOG:
             self.lost += 1
             return
         self._connection.send({"id": self._id, "item": item})
+
+    def start(self) -> None:
+        """The reply is out: send what was pushed before it."""
+        held, self._held = self._held or [], None
+        for item in held:
+            self.push(item)
 
 
 Method = Callable[[dict[str, object]], Json]
@@ -86,7 +96,7 @@ class ControlServer:
         loop.add_reader(self._listener.fileno(), self._accept)
 
     def method(self, name: str, handler: Method) -> None:
-        """Answer ``name`` with ``handler(params)``; a :class:`ControlError` it raises becomes the error reply."""
+        """Answer ``name`` with ``handler(params)``; its :class:`ControlError` becomes the error reply."""
         self._methods[name] = handler
 
     def stream(self, name: str, handler: StreamMethod) -> None:
@@ -124,17 +134,17 @@ class ControlServer:
             params = request.get("params") or {}
             if not isinstance(name, str) or not isinstance(params, dict):
                 raise ControlError('a request has "method" (text) and "params" (object)')
-            result: Json
             if name in self._methods:
-                result = self._methods[name](params)
+                connection.send({"id": request_id, "result": self._methods[name](params)})
             elif name in self._streams:
                 stream = Stream(connection, request_id)
                 result = self._streams[name](params, stream)
                 connection.streams.append(stream)
+                connection.send({"id": request_id, "result": result})
+                stream.start()
             else:
                 known = ", ".join(sorted([*self._methods, *self._streams]))
                 raise ControlError(f"no method {name!r}", f"methods: {known}")
-            connection.send({"id": request_id, "result": result})
         except ControlError as error:
             connection.send({"id": request_id, "error": {"message": error.message, "hint": error.hint}})
         except Exception as error:  # a bug in a handler must not end the device
@@ -192,7 +202,9 @@ class _Connection:
             if line.strip():
                 self._server._dispatch(self, line)
         if len(self._input) > MAX_REQUEST:
-            self.send({"id": None, "error": {"message": f"request longer than {MAX_REQUEST} bytes", "hint": ""}})
+            self.send(
+                {"id": None, "error": {"message": f"request longer than {MAX_REQUEST} bytes", "hint": ""}}
+            )
             self.close()
 
     def _flush(self) -> None:

@@ -87,7 +87,15 @@ def test_an_unknown_method_lists_the_known_ones(server: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"not json\n", b"[1,2]\n", b'{"id":1}\n', b'{"method":3}\n', b'{"method":"echo","params":[1]}\n', b"\xff\xfe\n"]
+    "line",
+    [
+        b"not json\n",
+        b"[1,2]\n",
+        b'{"id":1}\n',
+        b'{"method":3}\n',
+        b'{"method":"echo","params":[1]}\n',
+        b"\xff\xfe\n",
+    ],
 )
 def test_garbage_gets_an_error_reply(server: str, line: bytes) -> None:
     assert "error" in raw(server, line)
