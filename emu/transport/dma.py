@@ -2,7 +2,7 @@
 """The memory a client shares: bus addresses to views of guest RAM.
 
 Ranges come and go while the guest runs (hot-plug, BAR moves, reboot). The table never hands out memory it has
-already dropped, and memory that is still looked at through an old view stays mapped until that view is gone, so
+already dropped, and memory that is still looked at through an old view stays mapped until that view is gone:
 a late access can be wrong but never fatal.
 """
 
@@ -41,8 +41,8 @@ _NOTHING = DmaRange(0, 0, None)
 class DmaMap:
     """Sorted, disjoint ranges; lookup is a binary search with the last hit remembered.
 
-    Addresses and lengths are bytes. A view must not be kept past the current callback: after :meth:`remove` it
-    still reads and writes memory, but memory nobody else looks at.
+    Addresses and lengths are bytes. A view must not be kept past the current callback: after :meth:`remove`
+    it still reads and writes memory, but memory nobody else looks at.
     """
 
     def __init__(self) -> None:

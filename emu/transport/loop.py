@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The owner loop: one thread that runs everything of a server.
 
-Sockets of the guests, the control socket, taps, timers and deferred work all run here, one callback at a time,
-so no device code ever needs a lock. :class:`Loop` is the real-time :class:`emu.clock.Scheduler`; tests of
-engines use the virtual one instead.
+Sockets of the guests, the control socket, taps, timers and deferred work all run here, one callback at a
+time, so no device code ever needs a lock. :class:`Loop` is the real-time :class:`emu.clock.Scheduler`; tests
+of engines use the virtual one instead.
 """
 
 from __future__ import annotations
@@ -90,6 +90,11 @@ class Loop:
             # A descriptor closed by its owner has left the epoll set on its own.
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
+
+    @property
+    def idle(self) -> bool:
+        """True when no deferred call waits."""
+        return not self._soon
 
     def run(self) -> None:
         """Run turns until :meth:`stop`, which may have come before the call. Can be run again afterwards."""

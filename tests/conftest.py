@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for tests of whole devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from emu.transport.context import Endpoint
+from emu.transport.loop import Loop
+from emu.transport.model import DeviceModel
+from tests.vfio_user import Client
+
+Connect = Callable[[DeviceModel], Client]
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """An owner loop; a callback that raised in it fails the test."""
+    made = Loop()
+    yield made
+    assert made.faults == 0, "a callback of the loop raised, see the log"
+    made.close()
+
+
+@pytest.fixture
+def serve(loop: Loop, tmp_path: Path) -> Iterator[Callable[[DeviceModel], Endpoint]]:
+    """Serve device models, each on its own socket; all are closed at the end."""
+    endpoints: list[Endpoint] = []
+
+    def make(model: DeviceModel) -> Endpoint:
+        endpoints.append(Endpoint(model, str(tmp_path / f"{len(endpoints)}.sock"), loop))
+        return endpoints[-1]
+
+    yield make
+    for endpoint in endpoints:
+        endpoint.close()
+    loop.step(0)
+
+
+@pytest.fixture
+def vfio_client(serve: Callable[[DeviceModel], Endpoint], loop: Loop) -> Iterator[Connect]:
+    """``vfio_client(model)`` serves a model and returns a client attached to it.
+
+    Several calls give several functions in one server, as a guest with a NIC and a GPU has them. An exception
+    that left the model fails the test.
+    """
+    made: list[tuple[Client, Endpoint]] = []
+
+    def connect(model: DeviceModel) -> Client:
+        endpoint = serve(model)
+        client = Client(endpoint.path, loop)
+        made.append((client, endpoint))
+        return client
+
+    yield connect
+    for client, endpoint in made:
+        client.close()
+        assert endpoint.counters.faults == 0, f"{endpoint.model.name} raised, see the log"
