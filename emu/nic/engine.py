@@ -163,6 +163,14 @@ class Engine(Protocol):
     def idle(self) -> bool:
         """True when nothing is queued, in flight or waiting."""
 
+    @property
+    def next_psn(self) -> int:
+        """Sequence number of the requester's next new packet (24 bits)."""
+
+    @property
+    def expected_psn(self) -> int:
+        """Sequence number the responder expects next (24 bits)."""
+
 
 EngineFactory = Callable[[Transport, EngineHost], Engine]
 """Makes a queue pair's engine in state RESET. :raises ValueError: the transport is not offered."""
