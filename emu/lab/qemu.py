@@ -117,6 +117,8 @@ class QemuCommand:
                     "set VRNIC_RUN to a folder with a shorter path",
                 )
         argv = [*self.executable, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
+        # Whoever ends the runner with SIGKILL does not leave guests behind.
+        argv += ["-run-with", "exit-with-parent=on"]
         argv += ["-name", f"{self.node},process=vrnic-{self.node}"]
         argv += ["-machine", "q35,memory-backend=ram,vmport=off,hpet=off"]
         # The server reaches guest memory through the memfd; without share=on it would get a private copy.
