@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function can reach by bus address, and how it interrupts: the seam between devices and the PCIe layer."""
+"""What a function reaches by bus address, and how it interrupts: the seam between devices and PCIe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class BusError(Exception):
 class Bus(Protocol):
     """Memory as one PCIe function sees it: guest RAM and the BARs of its peers.
 
-    ``address`` and ``length`` are bytes. A view must not be kept past the current callback: an unmap makes it stale.
+    ``address`` and ``length`` are bytes. A view must not be kept past the current callback: an unmap makes it
+    stale.
     """
 
     def read(self, address: int, length: int) -> bytes:

@@ -943,7 +943,8 @@ static_assert(offsetof(struct vrnic_reply_query_qp, completed_index) == 20, "com
 static_assert(offsetof(struct vrnic_reply_query_qp, receive_index) == 24, "receive_index");
 static_assert(offsetof(struct vrnic_reply_query_qp, receive_doorbell) == 28, "receive_doorbell");
 static_assert(offsetof(struct vrnic_reply_query_qp, first_error_index) == 32, "first_error_index");
-static_assert(offsetof(struct vrnic_reply_query_qp, first_error_status) == 36, "first_error_status");
+static_assert(offsetof(struct vrnic_reply_query_qp, first_error_status) == 36,
+	      "first_error_status");
 static_assert(offsetof(struct vrnic_reply_query_qp, first_error_cause) == 38, "first_error_cause");
 static_assert(offsetof(struct vrnic_reply_query_qp, next_psn) == 40, "next_psn");
 static_assert(offsetof(struct vrnic_reply_query_qp, expected_psn) == 44, "expected_psn");

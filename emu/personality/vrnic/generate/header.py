@@ -277,11 +277,14 @@ def _struct(entry: StructEntry) -> str:
     lines.append(f'static_assert(sizeof(struct {entry.c_name}) == {entry.size}, "{entry.c_name}");')
     for field in fields:
         if not field.name.startswith("reserved") and field.offset:
-            lines.append(
-                f"static_assert(offsetof(struct {entry.c_name}, {field.name}) == {field.offset}, "
-                f'"{field.name}");'
-            )
+            lines.append(_offset_assert(entry.c_name, field))
     return "\n".join([*lines, ""])
+
+
+def _offset_assert(structure: str, field: Field) -> str:
+    condition = f"offsetof(struct {structure}, {field.name}) == {field.offset}"
+    line = f'static_assert({condition}, "{field.name}");'
+    return line if len(line) <= 100 else f'static_assert({condition},\n\t      "{field.name}");'
 
 
 def _name_function(entry: EnumEntry) -> str:

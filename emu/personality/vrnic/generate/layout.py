@@ -19,7 +19,7 @@ __all__ = ["ENUMS", "STRUCTS", "EnumEntry", "Field", "StructEntry", "fields_of",
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a layout: byte ``offset``, byte ``width`` of an element, ``count`` elements (0: no array)."""
+    """One field: byte ``offset``, byte ``width`` of an element, ``count`` elements (0: not an array)."""
 
     name: str
     offset: int
@@ -169,7 +169,7 @@ def _shape(construct: Construct) -> tuple[int, int]:
 
 
 def notes_of(numbers: type[enum.Enum]) -> dict[str, str]:
-    """The string literal after each member in its class, joined to one line; members without one are absent."""
+    """The string literal after each member of the class, as one line; members without one are absent."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(numbers)))
     notes: dict[str, str] = {}
     name: str | None = None

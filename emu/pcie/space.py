@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bus as one function's DMA sees it: guest RAM, and the BARs of the functions of the same guest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emu.pcie.bus import BusError
+from emu.pcie.hierarchy import Hierarchy, Window
+from emu.transport.dma import DmaMap
+
+__all__ = ["AddressSpace"]
+
+WORD = 8
+
+
+class AddressSpace:
+    """Implements :class:`emu.pcie.bus.Bus` for one function.
+
+    ``mastering`` follows the command register and the power state; without it every access fails.
+    ``bytes_read`` and ``bytes_written`` count what was moved or handed out as a view, ``errors`` the accesses
+    that failed. Registers of a peer are accessed in naturally aligned pieces of at most 8 bytes, as a
+    processor would.
+    """
+
+    def __init__(self, hierarchy: Hierarchy, failed: Callable[[], None]) -> None:
+        """``failed`` is called for each request that went out and that nothing answered."""
+        self.mastering = False
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.errors = 0
+        self._hierarchy = hierarchy
+        self._failed = failed
+        self._ram: DmaMap | None = None
+
+    def attach(self, ram: DmaMap) -> None:
+        """A client shares its RAM."""
+        self._ram = ram
+
+    def detach(self) -> None:
+        """The client is gone, and its RAM."""
+        self._ram = None
+
+    @property
+    def attached(self) -> bool:
+        """Whether a client is there."""
+        return self._ram is not None
+
+    def read(self, address: int, length: int) -> bytes:
+        """Read ``length`` bytes. :raises BusError: unreachable, or bus mastering is off."""
+        try:
+            window = self._window(address, length)
+            if window is None:
+                data = self._memory(address, length).read(address, length)
+            else:
+                data = self._read_window(window, address, length)
+        except BusError:
+            self._count_error()
+            raise
+        self.bytes_read += length
+        return data
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """Write ``data``, or nothing. :raises BusError: unreachable, read-only, or bus mastering is off."""
+        length = data.nbytes if isinstance(data, memoryview) else len(data)
+        try:
+            window = self._window(address, length)
+            if window is None:
+                self._memory(address, length).write(address, data)
+            else:
+                self._write_window(window, address, data, length)
+        except BusError:
+            self._count_error()
+            raise
+        self.bytes_written += length
+
+    def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
+        """A zero-copy view inside one mapping or one memory BAR.
+
+        :raises BusError: unreachable, read-only, spanning two mappings, registers, or bus mastering is off.
+        """
+        try:
+            window = self._window(address, length)
+            if window is None:
+                view = self._memory(address, length).view(address, length, writable=writable)
+            else:
+                view = self._window_memory(window, address, length)
+        except BusError:
+            self._count_error()
+            raise
+        if writable:
+            self.bytes_written += length
+        else:
+            self.bytes_read += length
+        return view
+
+    def _window(self, address: int, length: int) -> Window | None:
+        """The BAR window of an access, None for RAM. :raises BusError: not mastering, or it leaves it."""
+        if not self.mastering:
+            raise BusError(address, length, "bus mastering is off (command register, or not in D0)")
+        hierarchy = self._hierarchy
+        if not hierarchy.low <= address < hierarchy.high:
+            return None
+        window = hierarchy.find(address)
+        if window is not None and (length < 0 or address + length > window.end):
+            reason = f"leaves BAR{window.bar.index} of {window.owner}, which ends at {window.end:#x}"
+            raise BusError(address, length, reason)
+        return window
+
+    def _memory(self, address: int, length: int) -> DmaMap:
+        if self._ram is None:
+            raise BusError(address, length, "no client is attached")
+        return self._ram
+
+    def _window_memory(self, window: Window, address: int, length: int) -> memoryview:
+        memory = window.bar.memory
+        if memory is None:
+            raise BusError(
+                address, length, f"BAR{window.bar.index} of {window.owner} is registers, not memory"
+            )
+        offset = address - window.start
+        return memory.view[offset : offset + length]
+
+    def _read_window(self, window: Window, address: int, length: int) -> bytes:
+        if window.bar.memory is not None:
+            return bytes(self._window_memory(window, address, length))
+        offset = address - window.start
+        read = window.bar.handler.read
+        return b"".join(read(at, size) for at, size in _words(offset, length))
+
+    def _write_window(
+        self, window: Window, address: int, data: bytes | bytearray | memoryview, length: int
+    ) -> None:
+        if window.bar.memory is not None:
+            self._window_memory(window, address, length)[:] = memoryview(data).cast("B")
+            return
+        offset = address - window.start
+        octets = bytes(data)
+        for at, size in _words(offset, length):
+            window.bar.handler.write(at, octets[at - offset : at - offset + size])
+
+    def _count_error(self) -> None:
+        self.errors += 1
+        if self.mastering:
+            self._failed()
+
+
+def _words(offset: int, length: int) -> list[tuple[int, int]]:
+    """Naturally aligned pieces (offset, size) of at most 8 bytes that cover a span."""
+    pieces = []
+    end = offset + length
+    while offset < end:
+        size = WORD
+        while offset % size or offset + size > end:
+            size //= 2
+        pieces.append((offset, size))
+        offset += size
+    return pieces
