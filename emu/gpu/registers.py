@@ -10,7 +10,7 @@ __all__ = ["GpuRegisters"]
 
 
 class GpuRegisters:
-    """Handler of BAR0. Everything is read-only: ``ignored`` counts writes, and the rest of the BAR reads 0."""
+    """Handler of BAR0. Everything is read-only: ``ignored`` counts writes, and other offsets read 0."""
 
     def __init__(self, vram_size: int) -> None:
         self.ignored = 0

@@ -16,8 +16,8 @@ holds the message back and sets the pending bit. What QEMU does pass on is the c
 
 So the vector masks kept here count only once the table was written through the BAR; until then the client is
 taken to keep the table. Enable, function mask and bus mastering always count. A message that cannot go sets
-the pending bit, and goes when the reason is over; the same when the client has no event descriptor for the
-vector yet, which is tried again with the next message or control write.
+the pending bit, and goes when the reason is over. A message for a vector that has no event descriptor yet is
+the sink's to keep.
 
 Source: PCI Express Base Specification, "MSI-X"; behaviour of QEMU from its ``hw/vfio/pci.c``.
 """
@@ -40,8 +40,9 @@ MASKED_ENTRY = bytes(VECTOR_CONTROL) + b"\x01\x00\x00\x00"
 class Msix:
     """The vectors; implements :class:`emu.pcie.bus.Interrupts`, and is the handler of its own BAR.
 
-    ``raised`` counts messages delivered, ``held`` those that became pending, ``absent`` triggers of vectors
-    that do not exist. ``may_send`` says whether the function may send messages at all (bus master, D0).
+    ``raised`` counts messages handed to the sink, ``held`` those that became pending, ``absent`` triggers of
+    vectors that do not exist. ``may_send`` says whether the function may send messages at all (bus master,
+    D0).
     """
 
     def __init__(
@@ -74,9 +75,9 @@ class Msix:
         if not 0 <= vector < self.vectors:
             self.absent += 1
             return
-        if self._pending and self._open():
-            self._flush()
-        if not (self._open() and self._allowed(vector) and self._send(vector)):
+        if self._open() and self._allowed(vector):
+            self._send(vector)
+        else:
             self._pending |= 1 << vector
             self.held += 1
 
@@ -124,16 +125,16 @@ class Msix:
     def _allowed(self, vector: int) -> bool:
         return not (self._table_written and self._table[vector * ENTRY_SIZE + VECTOR_CONTROL] & 1)
 
-    def _send(self, vector: int) -> bool:
-        if self._sink is None or not self._sink.trigger(vector):
-            return False
-        self.raised += 1
-        return True
+    def _send(self, vector: int) -> None:
+        if self._sink is not None:
+            self._sink.trigger(vector)
+            self.raised += 1
 
     def _flush(self) -> None:
         if not self._pending or not self._open():
             return
         for vector in range(self._pending.bit_length()):
             bit = 1 << vector
-            if self._pending & bit and self._allowed(vector) and self._send(vector):
+            if self._pending & bit and self._allowed(vector):
                 self._pending &= ~bit
+                self._send(vector)

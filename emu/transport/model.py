@@ -49,7 +49,7 @@ class IrqSink(Protocol):
     """Where a function's MSI-X messages go: the client's event descriptors."""
 
     def trigger(self, vector: int) -> bool:
-        """Signal ``vector``. False when nobody listens: no client, or no event descriptor set for it."""
+        """Signal ``vector``. False: no event descriptor yet, the sink delivers it when there is; or no client."""
 
 
 class DeviceModel(Protocol):
