@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tshark command line that shows a capture as it should be seen."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from emu.capture.generate import LUA_SCRIPT
+
+__all__ = ["PAYLOAD_GUESSES", "tshark_arguments", "tshark_command"]
+
+PAYLOAD_GUESSES = (
+    "eth_over_ib",
+    "fc_infiniband",
+    "iser_infiniband",
+    "lnet_ib",
+    "mellanox_eoib",
+    "nvme_rdma",
+    "rpcrdma_infiniband",
+    "sdp_infiniband",
+    "smb_direct_infiniband",
+    "smcr_infiniband",
+)
+"""Heuristic dissectors that Wireshark (4.0 to 4.4) tries on the payload of RDMA messages. They guess from
+a few bytes and call ordinary data malformed RPC-over-RDMA and the like; none of these protocols is
+spoken in a lab."""
+
+
+def tshark_arguments(path: str | os.PathLike[str], *more: str) -> list[str]:
+    """Options for tshark or wireshark: read ``path``, show events as lines, do not guess at payloads.
+
+    ``more`` follows, for example ``"-Y", "vrnic.qpn == 0x101"``.
+    """
+    words = ["-r", os.fspath(path), "-X", f"lua_script:{LUA_SCRIPT}"]
+    for name in PAYLOAD_GUESSES:
+        words += ["--disable-heuristic", name]
+    return [*words, *more]
+
+
+def tshark_command(path: str | os.PathLike[str], program: Sequence[str] = ("tshark",)) -> str:
+    """The whole command as a line for a shell; ``program`` is what starts tshark here."""
+    return shlex.join([*program, *tshark_arguments(path)])
