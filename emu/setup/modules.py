@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest's kernel modules, built by the tree's compiler against the tree's kernel headers."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.setup.cache import CHECKOUT, Cache, content_key, tree_digest
+from emu.setup.error import BuildError
+from emu.setup.tree import Tree
+from emu.setup.workspace import Workspace
+
+__all__ = ["Modules", "build_modules"]
+
+_FOLDERS = ("driver", "include")
+
+
+@dataclass(frozen=True)
+class Modules:
+    """The built modules of one kernel.
+
+    :param directory: holds the ``.ko`` files.
+    :param release: the kernel they load into.
+    :param files: the modules.
+    :param seconds: how long the build took; 0 when nothing had changed.
+    :param output: what make printed (warnings are in here); empty when nothing had changed.
+    """
+
+    directory: Path
+    release: str
+    files: tuple[Path, ...]
+    seconds: float
+    output: str
+
+
+def build_modules(
+    tree: Tree, flavour: str = "cloud", *, cache: Cache | None = None, checkout: Path = CHECKOUT
+) -> Modules:
+    """The modules of ``guest/driver`` for a kernel of ``tree``, built now when their sources changed.
+
+    :raises BuildError: they do not compile.
+    :raises SetupError: the tree has no such kernel, or the disk fails.
+    """
+    chosen = cache or Cache.default()
+    kernel = tree.kernel(flavour)
+    guest = checkout / "guest"
+    inputs: dict[str, object] = {
+        "sources": tree_digest([guest / folder for folder in _FOLDERS]),
+        "release": kernel.release,
+        "tree": tree.path.name,
+    }
+    seconds = 0.0
+    output = ""
+
+    def make(fresh: Path) -> Mapping[str, object]:
+        nonlocal seconds, output
+        start = time.monotonic()
+        space = Workspace.open(tree, f"modules-{flavour}", checkout=checkout)
+        with space.lock():
+            space.mirror(guest, _FOLDERS)
+            what = f"the kernel modules for {kernel.release}"
+            output = space.make(what, "-C", kernel.headers, f"M={space.inside('driver')}", "modules")
+            built = sorted((space.path / "driver").glob("*.ko"))
+            if not built:
+                raise BuildError(f"Building {what} left no module.", output)
+            for module in built:
+                shutil.copy2(module, fresh)
+        seconds = time.monotonic() - start
+        return {"inputs": inputs}
+
+    entry = chosen.obtain("modules", f"{flavour}-{content_key(inputs)}", make)
+    chosen.point(f"modules-{tree.suite.name}-{flavour}", entry, checkout=checkout)
+    chosen.prune("modules", keep=8)
+    return Modules(entry, kernel.release, tuple(sorted(entry.glob("*.ko"))), seconds, output)
