@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The seam between the NIC core and a transport protocol (``emu.roce``, later ``emu.uet``).
 
-One :class:`Engine` per queue pair. It does no I/O and knows no clock: the core hands it work, packets and the time,
-and gives it an :class:`EngineHost` through which it reads and writes memory, sends frames, takes receive elements and
-reports completions. So a protocol test is two engines, a host made of dictionaries, and a virtual clock.
+One :class:`Engine` per queue pair. It does no I/O and knows no clock: the core hands it work, packets and the
+time, and gives it an :class:`EngineHost` through which it reads and writes memory, sends frames, takes
+receive elements and reports completions. So a protocol test is two engines, a host made of dictionaries, and
+a virtual clock.
 
-Call order, always from the owner loop and never re-entrant: after any call the core asks :meth:`Engine.deadline` and
-re-arms one timer, and keeps calling :meth:`Engine.transmit` while it returns True.
+Call order, always from the owner loop and never re-entrant: after any call the core asks
+:meth:`Engine.deadline` and re-arms one timer, and keeps calling :meth:`Engine.transmit` while it returns
+True.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from emu.nic.work import Access, Completion, QpAttributes, QpState, ReceiveRequest, SendRequest, Sge, Transport
+from emu.nic.work import (
+    Access,
+    Completion,
+    QpAttributes,
+    QpState,
+    ReceiveRequest,
+    SendRequest,
+    Sge,
+    Transport,
+)
 
 __all__ = [
     "AsyncEvent",
@@ -54,7 +65,10 @@ class AsyncEvent(enum.IntEnum):
 
 
 class Packet(Protocol):
-    """A parsed inbound packet. The concrete type belongs to the protocol (``emu.roce.packet``); the core only routes."""
+    """A parsed inbound packet.
+
+    The concrete type belongs to the protocol (``emu.roce.packet``); the core only routes.
+    """
 
     @property
     def dest_qpn(self) -> int:
@@ -74,7 +88,7 @@ PacketParser = Callable[[bytes], Packet | Drop]
 
 
 class EngineHost(Protocol):
-    """What the core offers one queue pair's engine. All addresses are in the key's (virtual) address space."""
+    """What the core offers one queue pair's engine. Addresses are in the key's (virtual) address space."""
 
     @property
     def qpn(self) -> int:
@@ -84,10 +98,16 @@ class EngineHost(Protocol):
         """Hand a whole Ethernet frame to the port."""
 
     def gather(self, sges: list[Sge], offset: int, length: int) -> bytes:
-        """Read ``length`` bytes at ``offset`` of a gather list. :raises ProtectionError: lkey, bounds, domain."""
+        """Read ``length`` bytes at ``offset`` of a gather list.
+
+        :raises ProtectionError: lkey, bounds, domain.
+        """
 
     def scatter(self, sges: list[Sge], offset: int, data: bytes | memoryview) -> None:
-        """Write ``data`` at ``offset`` of a scatter list. :raises ProtectionError: as gather, or no LOCAL_WRITE."""
+        """Write ``data`` at ``offset`` of a scatter list.
+
+        :raises ProtectionError: as gather, or no LOCAL_WRITE.
+        """
 
     def check_remote(self, rkey: int, address: int, length: int, access: Access) -> None:
         """Check a whole remote range before any byte moves. :raises ProtectionError: the rule that failed."""
@@ -99,20 +119,23 @@ class EngineHost(Protocol):
         """Read under a remote key. :raises ProtectionError: the key changed since the check."""
 
     def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
-        """64-bit fetch-and-add (``add`` given) or compare-and-swap at ``address`` (8-byte aligned); the old value.
+        """64-bit fetch-and-add (``add`` given) or compare-and-swap at ``address``; the old value.
 
-        Operands are unsigned host integers; memory holds them in the guest's (little-endian) order.
+        ``address`` is 8-byte aligned. Operands are unsigned host integers; memory holds them in the guest's (little-endian) order.
         :raises ProtectionError: no REMOTE_ATOMIC, or the target is not atomic-capable.
         """
 
     def take_receive(self) -> ReceiveRequest | None:
-        """The next receive element, or None when the queue is empty. :raises ProtectionError: it cannot be read."""
+        """The next receive element, or None when the queue is empty.
+
+        :raises ProtectionError: it cannot be read.
+        """
 
     def complete(self, completion: Completion) -> None:
-        """Report the outcome of a send or receive element (only those that must be seen: signaled, or in error)."""
+        """Report the outcome of a send or receive element, if it must be seen: signaled, or in error."""
 
     def retire(self, index: int) -> None:
-        """Say that every send slot before running index ``index`` is free (called also for unsignaled elements)."""
+        """Say that every send slot before running index ``index`` is free, unsignaled elements too."""
 
     def moved(self, state: QpState, reason: str) -> None:
         """The engine moved the QP to ``state`` (ERR, SQE, or SQD drained)."""
@@ -130,7 +153,7 @@ class EngineHost(Protocol):
         """Report that a protocol timer ran out."""
 
     def count(self, counter: str) -> None:
-        """Bump a counter by name for something that is no drop (``rnr_naks_sent``, ``duplicate_requests`` ...)."""
+        """Bump a counter by name for something that is no drop, such as ``rnr_naks_sent``."""
 
 
 class Engine(Protocol):

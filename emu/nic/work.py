@@ -166,11 +166,11 @@ class Sge:
 class SendRequest:
     """One send-queue element, decoded.
 
-    ``index`` is the running index of its first slot and ``slots`` how many ring slots it takes, so the next element
-    is at ``index + slots``. ``length`` is the payload in bytes (for READ: bytes asked for; for atomics 4 or 8).
-    ``inline`` is the payload itself when it was in the descriptor. ``sges`` is the gather list, or for READ and
-    atomics the scatter list of the result. ``swap_add``/``compare`` are host integers. ``cookie`` is the
-    personality's own, handed back in the completion.
+    ``index`` is the running index of its first slot and ``slots`` how many ring slots it takes, so the next
+    element is at ``index + slots``. ``length`` is the payload in bytes (for READ: bytes asked for; for
+    atomics 4 or 8). ``inline`` is the payload itself when it was in the descriptor. ``sges`` is the gather
+    list, or for READ and atomics the scatter list of the result. ``swap_add``/``compare`` are host integers.
+    ``cookie`` is the personality's own, handed back in the completion.
     """
 
     index: int
@@ -208,9 +208,9 @@ class ReceiveRequest:
 class Completion:
     """The outcome of one element.
 
-    ``index`` names the element (send or receive ring by ``opcode``), ``length`` is bytes transferred, ``immediate``
-    is the 32-bit value as on the wire (big-endian number) or None, ``cause`` a vendor code that says more than
-    ``status`` (0 when there is nothing more to say).
+    ``index`` names the element (send or receive ring by ``opcode``), ``length`` is bytes transferred,
+    ``immediate`` is the 32-bit value as on the wire (big-endian number) or None, ``cause`` a vendor code that
+    says more than ``status`` (0 when there is nothing more to say).
     """
 
     qpn: int
@@ -228,9 +228,9 @@ class Completion:
 class QpAttributes:
     """Everything a modify can set. Addresses are bytes in network order; ``path_mtu`` is payload bytes.
 
-    ``timeout`` is the local ACK timeout exponent (4.096 us * 2^n, 0 = wait for ever), ``min_rnr_timer`` the RNR timer
-    code, PSNs are 24 bits. ``source_gid``/``dest_gid`` are 16 bytes, an IPv4 peer as ``::ffff:a.b.c.d``.
-    ``udp_source_port`` 0 means: derive it from the QP numbers.
+    ``timeout`` is the local ACK timeout exponent (4.096 us * 2^n, 0 = wait for ever), ``min_rnr_timer`` the
+    RNR timer code, PSNs are 24 bits. ``source_gid``/``dest_gid`` are 16 bytes, an IPv4 peer as
+    ``::ffff:a.b.c.d``. ``udp_source_port`` 0 means: derive it from the QP numbers.
     """
 
     state: QpState = QpState.RESET

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one NIC counts. A personality decides which of these its guest can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+__all__ = ["Counters"]
+
+
+@dataclass(slots=True)
+class Counters:
+    """Running totals since reset; plain integers so that the data path pays one addition each."""
+
+    mmio_reads: int = 0
+    mmio_writes: int = 0
+    bad_mmio: int = 0
+    admin_commands: int = 0
+    admin_errors: int = 0
+    doorbells: int = 0
+    doorbells_ignored: int = 0
+    wqe_fetches: int = 0
+    wqes: int = 0
+    cqes: int = 0
+    cqe_errors: int = 0
+    cq_overruns: int = 0
+    eqes: int = 0
+    eq_overruns: int = 0
+    msix: int = 0
+    dma_read_bytes: int = 0
+    dma_write_bytes: int = 0
+    dma_errors: int = 0
+    tx_packets: int = 0
+    tx_bytes: int = 0
+    rx_packets: int = 0
+    rx_bytes: int = 0
+    rx_dropped: int = 0
+    rx_icrc_errors: int = 0
+    retransmitted_packets: int = 0
+    retransmitted_bytes: int = 0
+    ack_timeouts: int = 0
+    packet_seq_errors: int = 0
+    out_of_sequence: int = 0
+    duplicate_requests: int = 0
+    rnr_naks_sent: int = 0
+    rnr_naks_received: int = 0
+    protection_errors: int = 0
+    check_violations: int = 0
+
+    def bump(self, name: str, amount: int = 1) -> None:
+        """Add to the counter called ``name``. :raises AttributeError: there is no such counter."""
+        setattr(self, name, getattr(self, name) + amount)
+
+    def snapshot(self) -> dict[str, int]:
+        """All counters by name."""
+        return {name: getattr(self, name) for name in _NAMES}
+
+    def clear(self) -> None:
+        """Everything back to zero."""
+        for name in _NAMES:
+            setattr(self, name, 0)
+
+
+_NAMES = tuple(field.name for field in fields(Counters))

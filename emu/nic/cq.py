@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completion queues."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from emu.events import Kind
+from emu.nic.checks import Rule
+from emu.nic.context import Context
+from emu.nic.engine import AsyncEvent
+from emu.nic.eq import EventQueue
+from emu.nic.platform import Platform
+from emu.nic.ring import Ring, RingMemory
+from emu.nic.serial import MASK, before
+from emu.nic.work import Completion, Status
+from emu.pcie.bus import BusError
+
+if TYPE_CHECKING:
+    from emu.nic.qp import QueuePair
+
+__all__ = ["COUNTER_BYTES", "Arm", "CompletionQueue", "CqMode", "CqOverrun"]
+
+_CQE = Kind.CQE.bit
+COUNTER_BYTES = 8
+"""One counter of a counter-mode CQ; the error counter follows the success counter."""
+
+
+class CqMode(enum.IntEnum):
+    """How a CQ reports."""
+
+    RING = 0
+    """Entries go round the ring."""
+    COLLAPSED = 1
+    """Every entry goes to slot 0."""
+    COUNTER = 2
+    """No entries: a success and an error counter."""
+
+
+class CqOverrun(enum.IntEnum):
+    """What a ring CQ does when it is full."""
+
+    ERROR = 0
+    IGNORE = 1
+
+
+class Arm(enum.IntEnum):
+    """What raises a completion event."""
+
+    NONE = 0
+    NEXT = 1
+    SOLICITED = 2
+
+
+class CompletionQueue:
+    """One CQ.
+
+    ``producer`` counts entries (and counted completions) since creation, ``consumer`` is what software said
+    last; both are 32-bit running indices.
+
+    A CQ that overran or cannot be written is ``broken``: it takes nothing more and its queue pairs go to ERR.
+    """
+
+    __slots__ = (
+        "_notable",
+        "_platform",
+        "arm_state",
+        "broken",
+        "consumer",
+        "context",
+        "eq",
+        "errors",
+        "mode",
+        "number",
+        "overrun",
+        "producer",
+        "qps",
+        "ring",
+        "successes",
+    )
+
+    def __init__(
+        self,
+        platform: Platform,
+        number: int,
+        context: Context,
+        eq: EventQueue | None,
+        mode: CqMode,
+        overrun: CqOverrun,
+        log_size: int,
+        memory: RingMemory,
+    ) -> None:
+        self._platform = platform
+        self.number = number
+        self.context = context
+        self.eq = eq
+        self.mode = mode
+        self.overrun = overrun
+        if mode is CqMode.COUNTER:
+            self.ring = Ring(memory, COUNTER_BYTES, 1, platform.dma)
+        else:
+            self.ring = Ring(memory, platform.formats.cqe.slot_size, log_size, platform.dma)
+        self.producer = 0
+        self.consumer = 0
+        self.successes = 0
+        self.errors = 0
+        self.arm_state = Arm.NONE
+        self.broken = False
+        self.qps: dict[int, QueuePair] = {}
+        """Queue pairs that complete here."""
+        self._notable = 0
+
+    def post(self, completion: Completion) -> bool:
+        """Report one completion. False when the CQ is, or thereby becomes, broken."""
+        if self.broken:
+            return False
+        platform = self._platform
+        mode = self.mode
+        failed = completion.status is not Status.SUCCESS
+        try:
+            if mode is CqMode.COUNTER:
+                self._count(failed)
+            else:
+                if (
+                    mode is CqMode.RING
+                    and self.overrun is CqOverrun.ERROR
+                    and (self.producer - self.consumer) & MASK >= self.ring.size
+                ):
+                    self._overran(completion)
+                    return False
+                body, commit = platform.formats.cqe.encode(completion, self, platform.scheduler.now())
+                self.ring.write(0 if mode is CqMode.COLLAPSED else self.producer, body, commit)
+        except BusError as error:
+            self._break(f"CQ {self.number} cannot be written: {error}")
+            return False
+        counters = platform.counters
+        counters.cqes += 1
+        if failed:
+            counters.cqe_errors += 1
+        if platform.events.mask & _CQE:
+            self._trace(completion)
+        self.producer = (self.producer + 1) & MASK
+        notable = failed or completion.solicited
+        if notable:
+            self._notable = self.producer
+        if self.arm_state is not Arm.NONE and (notable or self.arm_state is Arm.NEXT):
+            self._notify()
+        return True
+
+    def consume(self, index: int) -> bool:
+        """Software read every entry before ``index``. False when that cannot be (and nothing changed)."""
+        if (self.producer - index) & MASK > (self.producer - self.consumer) & MASK:
+            self._platform.checks.report(
+                Rule.C19_CONSUMER,
+                f"CQ {self.number}: consumer index {index} is not between {self.consumer} and "
+                f"{self.producer}, ignored; write the index of the next entry to read",
+            )
+            return False
+        self.consumer = index
+        return True
+
+    def arm(self, index: int, kind: Arm) -> bool:
+        """Ask for one event at the first completion (or solicited or failed one) beyond ``index``, which is
+        also
+        the consumer index. One that is there already raises it at once. False as :meth:`consume`.
+        """
+        if not self.consume(index):
+            return False
+        self.arm_state = kind
+        if self.producer != index and (kind is Arm.NEXT or before(index, self._notable)):
+            self._notify()
+        return True
+
+    def _count(self, failed: bool) -> None:
+        value = (self.errors if failed else self.successes) + 1
+        self.ring.write(1 if failed else 0, b"", self._platform.formats.cqe.counter(value))
+        if failed:
+            self.errors = value
+        else:
+            self.successes = value
+
+    def _notify(self) -> None:
+        self.arm_state = Arm.NONE
+        if self.eq is not None:
+            self.eq.post(None, self.number, f"completion on CQ {self.number}")
+
+    def _overran(self, completion: Completion) -> None:
+        platform = self._platform
+        platform.counters.cq_overruns += 1
+        platform.checks.report(
+            Rule.C15_CQ_OVERRUN,
+            f"CQ {self.number} has {self.ring.size} entries and none is free; ring its consumer doorbell, "
+            "make it deeper, or create it with overrun ignored",
+            qpn=completion.qpn,
+            index=completion.index,
+        )
+        self._break(f"CQ {self.number} overran")
+
+    def _break(self, reason: str) -> None:
+        self.broken = True
+        if self.eq is not None:
+            self.eq.post(AsyncEvent.CQ_ERR, self.number, reason)
+        for qp in tuple(self.qps.values()):
+            qp.fail_soon(reason)
+
+    def _trace(self, completion: Completion) -> None:
+        what = completion.opcode.name
+        slot = "counter" if self.mode is CqMode.COUNTER else f"entry {self.producer}"
+        outcome = completion.status.name + (f" cause {completion.cause}" if completion.cause else "")
+        self._platform.trace.emit(
+            Kind.CQE,
+            f"CQ {self.number} {slot}: QP {completion.qpn:#x} {what} index {completion.index} {outcome}",
+            qpn=completion.qpn,
+            index=completion.index,
+            length=completion.length,
+            value=int(completion.status),
+        )

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NIC: its object tables, the operations on them, and the port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emu.clock import Scheduler
+from emu.events import EventBus, Kind
+from emu.fabric.port import Port
+from emu.nic.context import Context, ProtectionDomain
+from emu.nic.cq import COUNTER_BYTES, CompletionQueue, CqMode, CqOverrun
+from emu.nic.engine import AsyncEvent, Drop, EngineFactory, PacketParser
+from emu.nic.eq import EventQueue
+from emu.nic.errors import ErrorKind, NicError
+from emu.nic.formats import Formats
+from emu.nic.gid import GidTable
+from emu.nic.limits import NicLimits
+from emu.nic.mr import MemoryKeys, MemoryKind, MemoryRegion
+from emu.nic.objects import ObjectCounts
+from emu.nic.pages import PageList
+from emu.nic.platform import Platform
+from emu.nic.qp import QpConfig, QpSnapshot, QueuePair
+from emu.nic.ring import RingMemory
+from emu.nic.submission import Submission
+from emu.nic.table import ObjectTable
+from emu.nic.work import Access
+from emu.pcie.bus import Bus, Interrupts
+
+__all__ = ["Nic"]
+
+_FRAME_IN = Kind.FRAME_IN.bit
+_FRAME_DROP = Kind.FRAME_DROP.bit
+_RESET = Kind.RESET.bit
+
+FIRST_QPN = 0x100
+LAST_NUMBER = 0xFFFFFF
+
+
+class Nic:
+    """One RDMA NIC behind some personality.
+
+    Operations check everything, change nothing when they raise :class:`NicError`, and name the refused
+    parameter by the name it has here. All calls come from the owner loop.
+
+    :param name: the PCI function's name in events ("node0.nic0")
+    :param bus: guest memory and peer BARs, by bus address
+    :param port: where frames go; the NIC attaches itself
+    :param formats: the personality's descriptor formats
+    :param create_engine: makes a queue pair's transport engine
+    :param parse: takes inbound frames apart for routing
+    :param mac: 6 bytes
+    :param gids: initial GID table, 16 bytes each
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bus: Bus,
+        interrupts: Interrupts,
+        port: Port,
+        scheduler: Scheduler,
+        events: EventBus,
+        formats: Formats,
+        create_engine: EngineFactory,
+        parse: PacketParser,
+        mac: bytes,
+        gids: Sequence[bytes],
+        limits: NicLimits | None = None,
+    ) -> None:
+        limits = limits or NicLimits()
+        self.platform = Platform.build(
+            name,
+            bus=bus,
+            interrupts=interrupts,
+            port=port,
+            scheduler=scheduler,
+            events=events,
+            formats=formats,
+            limits=limits,
+        )
+        self.name = name
+        self.limits = limits
+        self.counters = self.platform.counters
+        self.checks = self.platform.checks
+        self.gids = GidTable(mac, gids, limits.gid_table_size)
+        self.submission = Submission(self.platform)
+        self.keys = MemoryKeys(limits.mrs)
+        self.contexts: ObjectTable[Context] = ObjectTable("context", limits.contexts, 1, limits.contexts)
+        self.pds: ObjectTable[ProtectionDomain] = ObjectTable("protection domain", limits.pds, 1, LAST_NUMBER)
+        self.eqs: ObjectTable[EventQueue] = ObjectTable("event queue", limits.eqs, 0, limits.eqs - 1)
+        self.cqs: ObjectTable[CompletionQueue] = ObjectTable("completion queue", limits.cqs, 1, LAST_NUMBER)
+        self.qps: ObjectTable[QueuePair] = ObjectTable("queue pair", limits.qps, FIRST_QPN, LAST_NUMBER - 1)
+        self._create_engine = create_engine
+        self._parse = parse
+        self._mac = mac
+        port.attach(self._receive)
+
+    @property
+    def port_up(self) -> bool:
+        """Link state of the port."""
+        return self.platform.port.up
+
+    def objects(self) -> ObjectCounts:
+        """How many objects exist now."""
+        return ObjectCounts(
+            contexts=len(self.contexts),
+            pds=len(self.pds),
+            mrs=len(self.keys),
+            eqs=len(self.eqs),
+            cqs=len(self.cqs),
+            qps=len(self.qps),
+        )
+
+    def qp_snapshots(self) -> list[QpSnapshot]:
+        """Every queue pair, for people."""
+        return [qp.snapshot() for qp in self.qps]
+
+    def alloc_context(self) -> Context:
+        """Make an owner; its number is its doorbell page. :raises NicError: NO_RESOURCE."""
+        context = Context(self.contexts.reserve())
+        self.contexts.items[context.number] = context
+        return context
+
+    def free_context(self, context: Context, *, force: bool = False) -> None:
+        """End an owner.
+
+        :raises NicError: BUSY, it owns something and ``force`` does not say to destroy that too.
+        """
+        if not context.empty:
+            if not force:
+                raise NicError(ErrorKind.BUSY, f"context {context.number} still owns objects", "ctx")
+            for pd in tuple(context.pds.values()):
+                for qp in tuple(pd.qps.values()):
+                    self.destroy_qp(qp)
+            for cq in tuple(context.cqs.values()):
+                self.destroy_cq(cq)
+            for pd in tuple(context.pds.values()):
+                for region in tuple(pd.regions.values()):
+                    self.deregister_mr(region)
+                self.free_pd(pd)
+        del self.contexts.items[context.number]
+
+    def alloc_pd(self, context: Context) -> ProtectionDomain:
+        """Make a protection domain. :raises NicError: NO_RESOURCE."""
+        pd = ProtectionDomain(self.pds.reserve(), context)
+        self.pds.items[pd.number] = pd
+        context.pds[pd.number] = pd
+        return pd
+
+    def free_pd(self, pd: ProtectionDomain) -> None:
+        """End a protection domain. :raises NicError: BUSY, it has regions or queue pairs."""
+        if not pd.empty:
+            raise NicError(
+                ErrorKind.BUSY,
+                f"PD {pd.number} has {len(pd.regions)} memory regions and {len(pd.qps)} queue pairs",
+                "object",
+            )
+        del self.pds.items[pd.number]
+        del pd.context.pds[pd.number]
+
+    def register_mr(
+        self,
+        pd: ProtectionDomain,
+        *,
+        access: Access,
+        address: int,
+        pages: PageList,
+        kind: MemoryKind = MemoryKind.HOST,
+        atomic_capable: bool = False,
+    ) -> MemoryRegion:
+        """Put ``pages`` behind a key; ``address`` is the virtual address of their first byte.
+
+        :raises NicError: BAD_FIELD ``access`` (a remote right to change memory needs LOCAL_WRITE) or
+            ``length`` (empty, or past the end of the address space), NO_RESOURCE.
+        """
+        changing = Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+        if access & changing and not access & Access.LOCAL_WRITE:
+            raise NicError(
+                ErrorKind.BAD_FIELD, "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well", "access"
+            )
+        if pages.length <= 0 or address + pages.length > 1 << 64:
+            raise NicError(
+                ErrorKind.BAD_FIELD,
+                f"{pages.length} bytes at {address:#x} are not a range of memory",
+                "length",
+            )
+        return self.keys.add(pd, access, address, pages, kind, atomic_capable)
+
+    def deregister_mr(self, region: MemoryRegion) -> None:
+        """Invalidate a key. :raises NicError: BUSY, a ring or doorbell record lives in the region."""
+        if region.pins:
+            raise NicError(
+                ErrorKind.BUSY,
+                f"key {region.key:#x} holds {region.pins} rings or doorbell records; "
+                "destroy their queues first",
+                "object",
+            )
+        self.keys.remove(region)
+
+    def ring_memory(
+        self, region: MemoryRegion, address: int, length: int, align: int, field: str
+    ) -> RingMemory:
+        """The memory of a ring or record inside a region.
+
+        :raises NicError: BAD_FIELD: ``field`` for alignment and bounds, ``ring_key`` when the region lacks
+            LOCAL_WRITE.
+        """
+        if not region.access & Access.LOCAL_WRITE:
+            raise NicError(ErrorKind.BAD_FIELD, f"key {region.key:#x} lacks LOCAL_WRITE", "ring_key")
+        if address % align:
+            raise NicError(ErrorKind.BAD_FIELD, f"{field} {address:#x} is not {align}-byte aligned", field)
+        if address < region.address or address + length > region.end:
+            raise NicError(
+                ErrorKind.BAD_FIELD,
+                f"{field} {address:#x}+{length:#x} is outside key {region.key:#x}, which covers "
+                f"{region.address:#x}..{region.end:#x}",
+                field,
+            )
+        return RingMemory(region.pages, address - region.address, region)
+
+    def create_eq(self, vector: int, log_size: int, memory: RingMemory) -> EventQueue:
+        """Make an event queue. :raises NicError: BAD_FIELD ``vector`` or ``log_size``, NO_RESOURCE."""
+        if not 1 <= vector < self.limits.vectors:
+            raise NicError(
+                ErrorKind.BAD_FIELD, f"vector {vector} is not in 1..{self.limits.vectors - 1}", "vector"
+            )
+        if not 1 <= log_size <= self.limits.max_eq_log_size:
+            raise NicError(
+                ErrorKind.BAD_FIELD,
+                f"log_size {log_size} is not in 1..{self.limits.max_eq_log_size}",
+                "log_size",
+            )
+        eq = EventQueue(self.platform, self.eqs.reserve(), vector, log_size, memory)
+        self.eqs.items[eq.number] = eq
+        return eq
+
+    def destroy_eq(self, eq: EventQueue) -> None:
+        """End an event queue. :raises NicError: BUSY, CQs report to it."""
+        if eq.cqs:
+            raise NicError(ErrorKind.BUSY, f"EQ {eq.number} serves {len(eq.cqs)} CQs", "object")
+        eq.ring.release()
+        del self.eqs.items[eq.number]
+
+    def cq_bytes(self, mode: CqMode, log_size: int) -> int:
+        """Bytes of memory a CQ needs."""
+        if mode is CqMode.COUNTER:
+            return 2 * COUNTER_BYTES
+        slots = 1 if mode is CqMode.COLLAPSED else 1 << log_size
+        return slots * self.platform.formats.cqe.slot_size
+
+    def create_cq(
+        self,
+        context: Context,
+        eq: EventQueue | None,
+        *,
+        mode: CqMode,
+        overrun: CqOverrun,
+        log_size: int,
+        memory: RingMemory,
+    ) -> CompletionQueue:
+        """Make a CQ of ``1 << log_size`` entries in ``memory`` (:meth:`cq_bytes` of it).
+
+        :raises NicError: BAD_FIELD ``log_size``, NOT_OWNER ``ring_key``, NO_RESOURCE.
+        """
+        self._check_log_size("log_size", log_size, 0)
+        if memory.region is not None and memory.region.pd.context is not context:
+            raise NicError(
+                ErrorKind.NOT_OWNER, f"key {memory.region.key:#x} belongs to another context", "ring_key"
+            )
+        number = self.cqs.reserve()
+        if mode is not CqMode.RING:
+            log_size = 0
+        cq = CompletionQueue(self.platform, number, context, eq, mode, overrun, log_size, memory)
+        self.cqs.items[number] = cq
+        context.cqs[number] = cq
+        if eq is not None:
+            eq.cqs.add(number)
+        return cq
+
+    def destroy_cq(self, cq: CompletionQueue) -> None:
+        """End a CQ. :raises NicError: BUSY, queue pairs complete to it."""
+        if cq.qps:
+            raise NicError(ErrorKind.BUSY, f"CQ {cq.number} serves {len(cq.qps)} queue pairs", "object")
+        cq.ring.release()
+        del self.cqs.items[cq.number]
+        del cq.context.cqs[cq.number]
+        if cq.eq is not None:
+            cq.eq.cqs.discard(cq.number)
+
+    def create_qp(self, config: QpConfig) -> QueuePair:
+        """Make a queue pair in state RESET.
+
+        :raises NicError: NOT_OWNER (``send_cq``, ``recv_cq``: another context; ``ring_key``: another domain),
+            BAD_FIELD (``sq_log_size``, ``rq_log_size``), UNSUPPORTED ``transport``, NO_RESOURCE.
+        """
+        context = config.pd.context
+        for field, cq in (("send_cq", config.send_cq), ("recv_cq", config.recv_cq)):
+            if cq.context is not context:
+                raise NicError(ErrorKind.NOT_OWNER, f"CQ {cq.number} belongs to another context", field)
+        for memory in (config.send, config.receive, config.record):
+            if memory is not None and memory.region is not None and memory.region.pd is not config.pd:
+                raise NicError(
+                    ErrorKind.NOT_OWNER, f"key {memory.region.key:#x} belongs to another PD", "ring_key"
+                )
+        self._check_log_size("sq_log_size", config.send_log_size, 1)
+        if config.receive is not None:
+            self._check_log_size("rq_log_size", config.receive_log_size, 0)
+        number = self.qps.reserve()
+        qp = QueuePair(self.platform, number, config, self.keys, self.submission, self._create_engine)
+        self.qps.items[number] = qp
+        return qp
+
+    def destroy_qp(self, qp: QueuePair) -> None:
+        """End a queue pair in any state, without completions for what it still had to do."""
+        qp.close()
+        self.qps.items.pop(qp.number, None)
+
+    def port_changed(self, up: bool) -> None:
+        """The link went up or down: say so on every event queue."""
+        event = AsyncEvent.PORT_ACTIVE if up else AsyncEvent.PORT_ERR
+        for eq in self.eqs:
+            eq.post(event, 0, f"link {'up' if up else 'down'}")
+
+    def fatal(self, reason: str) -> None:
+        """The device gives up: say so on every event queue."""
+        for eq in self.eqs:
+            eq.post(AsyncEvent.DEVICE_FATAL, 0, reason)
+
+    def reset(self, reason: str) -> None:
+        """Return to the state after power-on: every object, timer and pending piece of work is gone, without
+        completions, and counters read zero. Keys given out before stay invalid."""
+        for qp in self.qps:
+            qp.close()
+        self.submission.clear()
+        for table in (self.qps, self.cqs, self.eqs, self.pds, self.contexts):
+            table.clear()
+        self.keys.clear()
+        self.gids.clear()
+        self.counters.clear()
+        self.checks.clear()
+        if self.platform.events.mask & _RESET:
+            self.platform.trace.emit(Kind.RESET, reason)
+
+    def _check_log_size(self, field: str, value: int, least: int) -> None:
+        if not least <= value <= self.limits.max_log_ring:
+            raise NicError(
+                ErrorKind.BAD_FIELD, f"{field} {value} is not in {least}..{self.limits.max_log_ring}", field
+            )
+
+    def _receive(self, frame: bytes) -> None:
+        platform = self.platform
+        if platform.events.mask & _FRAME_IN:
+            platform.trace.emit(Kind.FRAME_IN, f"{len(frame)} bytes", length=len(frame), frame=frame)
+        if frame[:6] != self._mac and not frame[:1] >= b"\x01":
+            self._drop(Drop("for another station"))
+            return
+        packet = self._parse(frame)
+        if isinstance(packet, Drop):
+            self._drop(packet)
+            return
+        qp = self.qps.items.get(packet.dest_qpn)
+        if qp is None:
+            self._drop(Drop(f"there is no QP {packet.dest_qpn:#x}"))
+            return
+        counters = platform.counters
+        counters.rx_packets += 1
+        counters.rx_bytes += len(frame)
+        qp.engine.receive(packet, platform.scheduler.now())
+        if not qp.queued:
+            self.submission.kick(qp)
+
+    def _drop(self, drop: Drop) -> None:
+        platform = self.platform
+        platform.counters.rx_dropped += 1
+        if drop.counter != "rx_dropped":
+            platform.counters.bump(drop.counter)
+        if platform.events.mask & _FRAME_DROP:
+            platform.trace.emit(Kind.FRAME_DROP, drop.reason)

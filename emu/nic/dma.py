@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NIC's reads and writes of guest memory and VRAM, counted and traced."""
+
+from __future__ import annotations
+
+from emu.events import Kind
+from emu.nic.counters import Counters
+from emu.nic.trace import Trace
+from emu.pcie.bus import Bus, BusError
+
+__all__ = ["Dma"]
+
+_READ = Kind.DMA_READ.bit
+_WRITE = Kind.DMA_WRITE.bit
+
+
+class Dma:
+    """A :class:`emu.pcie.bus.Bus` that counts bytes and failures.
+
+    Nothing is cached: an address that was unmapped since it was given raises :class:`BusError` at its next
+    use.
+    """
+
+    __slots__ = ("_bus", "_counters", "_events", "_trace")
+
+    def __init__(self, bus: Bus, counters: Counters, trace: Trace) -> None:
+        self._bus = bus
+        self._counters = counters
+        self._trace = trace
+        self._events = trace.bus
+
+    def read(self, address: int, length: int) -> bytes:
+        """Read ``length`` bytes at a bus address. :raises BusError: some byte is unreachable."""
+        try:
+            data = self._bus.read(address, length)
+        except BusError as error:
+            self._failed(Kind.DMA_READ, error)
+            raise
+        self._counters.dma_read_bytes += length
+        if self._events.mask & _READ:
+            self._trace.emit(
+                Kind.DMA_READ, f"read {length} bytes at {address:#x}", address=address, length=length
+            )
+        return data
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """Write ``data`` to a bus address.
+
+        :raises BusError: some byte is unreachable; nothing was written then.
+        """
+        try:
+            self._bus.write(address, data)
+        except BusError as error:
+            self._failed(Kind.DMA_WRITE, error)
+            raise
+        length = len(data)
+        self._counters.dma_write_bytes += length
+        if self._events.mask & _WRITE:
+            self._trace.emit(
+                Kind.DMA_WRITE, f"write {length} bytes at {address:#x}", address=address, length=length
+            )
+
+    def _failed(self, kind: Kind, error: BusError) -> None:
+        self._counters.dma_errors += 1
+        if self._trace.wants(kind):
+            self._trace.emit(kind, f"failed: {error}", address=error.address, length=error.length)

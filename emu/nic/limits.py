@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of everything a NIC offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["NicLimits"]
+
+
+@dataclass(frozen=True, slots=True)
+class NicLimits:
+    """Table sizes and bounds. ``contexts`` counts doorbell pages without page 0, ``max_message`` is bytes.
+
+    ``port_mtu`` is the largest path MTU in payload bytes, ``vectors`` the MSI-X vectors (0 is the command
+    queue's), ``port_speed`` the modelled link speed in Mb/s.
+    """
+
+    contexts: int = 255
+    pds: int = 65536
+    mrs: int = 1 << 20
+    eqs: int = 31
+    cqs: int = 1 << 20
+    qps: int = 1 << 20
+    vectors: int = 32
+    max_log_ring: int = 16
+    max_eq_log_size: int = 16
+    max_message: int = 1 << 31
+    max_inline: int = 32
+    max_rd_atomic: int = 16
+    max_mr_pages: int = 1 << 20
+    port_mtu: int = 4096
+    port_speed: int = 100_000
+    gid_table_size: int = 16

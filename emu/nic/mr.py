@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory regions and the keys that name them."""
+
+from __future__ import annotations
+
+import enum
+
+from emu.nic.context import ProtectionDomain
+from emu.nic.engine import ProtectionError
+from emu.nic.errors import ErrorKind, NicError
+from emu.nic.pages import PageList
+from emu.nic.table import ObjectTable
+from emu.nic.work import Access, Cause
+
+__all__ = ["MemoryKeys", "MemoryKind", "MemoryRegion"]
+
+_VARIANTS = 256
+
+
+class MemoryKind(enum.IntEnum):
+    """Where a region's pages are."""
+
+    HOST = 0
+    GPU = 1
+
+
+class MemoryRegion:
+    """``length`` bytes from virtual address ``address`` on, behind ``pages``.
+
+    ``key`` serves as lkey and rkey: table index in bits 31:8, and in bits 7:0 a variant that changes at each
+    reuse of the index, so a freed key is recognised. ``pins`` counts the rings and records that live in the
+    region.
+    """
+
+    __slots__ = ("access", "address", "atomic_capable", "end", "key", "kind", "length", "pages", "pd", "pins")
+
+    def __init__(
+        self,
+        key: int,
+        pd: ProtectionDomain,
+        access: Access,
+        address: int,
+        pages: PageList,
+        kind: MemoryKind,
+        atomic_capable: bool,
+    ) -> None:
+        self.key = key
+        self.pd = pd
+        self.access = access
+        self.address = address
+        self.length = pages.length
+        self.end = address + pages.length
+        self.pages = pages
+        self.kind = kind
+        self.atomic_capable = atomic_capable
+        self.pins = 0
+
+    def translate(self, address: int, length: int) -> list[tuple[int, int]]:
+        """Bus address and length of each piece of ``[address, address + length)``, which must lie inside."""
+        return self.pages.segments(address - self.address, length)
+
+
+class MemoryKeys:
+    """The key table of one NIC, and the checks every access goes through."""
+
+    def __init__(self, limit: int) -> None:
+        self._table: ObjectTable[MemoryRegion] = ObjectTable("memory region", limit, 1, 0xFFFFFF)
+        self._variants: dict[int, int] = {}
+        self._by_key: dict[int, MemoryRegion] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def add(
+        self,
+        pd: ProtectionDomain,
+        access: Access,
+        address: int,
+        pages: PageList,
+        kind: MemoryKind,
+        atomic_capable: bool,
+    ) -> MemoryRegion:
+        """Make a region under a fresh key. :raises NicError: NO_RESOURCE."""
+        index = self._table.reserve()
+        variant = (self._variants.get(index, 0) + 1) % _VARIANTS
+        self._variants[index] = variant
+        region = MemoryRegion(index << 8 | variant, pd, access, address, pages, kind, atomic_capable)
+        self._table.items[index] = region
+        self._by_key[region.key] = region
+        pd.regions[region.key] = region
+        return region
+
+    def remove(self, region: MemoryRegion) -> None:
+        """Invalidate the region's key."""
+        del self._table.items[region.key >> 8]
+        del self._by_key[region.key]
+        del region.pd.regions[region.key]
+
+    def get(self, key: int, field: str) -> MemoryRegion:
+        """The region of a command's parameter. :raises NicError: BAD_OBJECT with the reason."""
+        region = self._by_key.get(key)
+        if region is None:
+            raise NicError(ErrorKind.BAD_OBJECT, self._missing("key", key), field)
+        return region
+
+    def clear(self) -> None:
+        """Forget every region. Variants are kept: a key from before a reset stays invalid after it."""
+        self._table.clear()
+        self._by_key.clear()
+
+    def check(
+        self, key: int, address: int, length: int, pd: ProtectionDomain, access: Access, *, remote: bool
+    ) -> MemoryRegion:
+        """The region that allows ``access`` to ``[address, address + length)`` in domain ``pd``.
+
+        :raises ProtectionError: unknown or freed key, other domain, missing right, or outside the region.
+        """
+        region = self._by_key.get(key)
+        if (
+            region is not None
+            and region.pd is pd
+            and region.access & access == access
+            and region.address <= address
+            and address + length <= region.end
+        ):
+            return region
+        raise self._refusal(region, key, address, length, pd, access, remote)
+
+    def _refusal(
+        self,
+        region: MemoryRegion | None,
+        key: int,
+        address: int,
+        length: int,
+        pd: ProtectionDomain,
+        access: Access,
+        remote: bool,
+    ) -> ProtectionError:
+        name = "rkey" if remote else "lkey"
+        if region is None:
+            cause = Cause.RKEY_UNKNOWN if remote else Cause.LKEY_UNKNOWN
+            return ProtectionError(self._missing(name, key), cause=cause)
+        if region.pd is not pd:
+            cause = Cause.RKEY_PD if remote else Cause.LKEY_PD
+            return ProtectionError(
+                f"{name} {key:#x} belongs to PD {region.pd.number}, the QP to PD {pd.number}; "
+                "register the memory in the QP's domain",
+                cause=cause,
+            )
+        if region.access & access != access:
+            cause = Cause.RKEY_ACCESS if remote else Cause.LKEY_ACCESS
+            missing = access & ~region.access
+            return ProtectionError(
+                f"{name} {key:#x} lacks {missing.name or hex(missing)}; register the memory with that right",
+                cause=cause,
+            )
+        cause = Cause.RKEY_BOUNDS if remote else Cause.LKEY_BOUNDS
+        return ProtectionError(
+            f"{name} {key:#x} covers {region.address:#x}..{region.end:#x}, "
+            f"the access is {address:#x}..{address + length:#x}; check address and length",
+            cause=cause,
+        )
+
+    def _missing(self, name: str, key: int) -> str:
+        index = key >> 8
+        if self._variants.get(index) is None:
+            return f"{name} {key:#x} was never given out; use the key of REG_MR in host byte order"
+        current = self._table.items.get(index)
+        if current is None and key & 0xFF == self._variants[index]:
+            return f"{name} {key:#x} was deregistered; post no work after freeing its memory"
+        if current is None:
+            return f"{name} {key:#x} was deregistered long ago or never existed"
+        return f"{name} {key:#x} is stale: its index now belongs to key {current.key:#x}"

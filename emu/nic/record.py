@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doorbell record: a queue pair's producer indices in guest memory."""
+
+from __future__ import annotations
+
+import enum
+
+from emu.nic.dma import Dma
+from emu.nic.formats import RecordFormat
+from emu.nic.ring import RingMemory
+
+__all__ = ["DbrPolicy", "DoorbellRecord"]
+
+
+class DbrPolicy(enum.IntEnum):
+    """What the doorbell record means."""
+
+    NONE = 0
+    """Not read."""
+    RECOVERY = 1
+    """Read after a stall; it may be ahead of lost doorbells."""
+    AUTHORITATIVE = 2
+    """Read at each doorbell; the doorbell is only a hint."""
+    STRICT = 3
+    """A doorbell ahead of the record is a violation and is ignored."""
+
+
+class DoorbellRecord:
+    """The record of one queue pair and what it counts for."""
+
+    __slots__ = ("_dma", "_format", "_memory", "policy")
+
+    def __init__(self, memory: RingMemory, policy: DbrPolicy, form: RecordFormat, dma: Dma) -> None:
+        self.policy = policy
+        self._memory = memory
+        self._format = form
+        self._dma = dma
+        if memory.region is not None:
+            memory.region.pins += 1
+
+    def release(self) -> None:
+        """Unpin the memory."""
+        if self._memory.region is not None:
+            self._memory.region.pins -= 1
+        self.policy = DbrPolicy.NONE
+
+    def send(self, last: int) -> int:
+        """Running index of the next free send slot; ``last`` is the one known so far.
+
+        :raises BusError: the record is unreachable.
+        """
+        return self._format.send(self._read(), last)
+
+    def receive(self, last: int) -> int:
+        """Running index of the next free receive slot; ``last`` is the one known so far.
+
+        :raises BusError: the record is unreachable.
+        """
+        return self._format.receive(self._read(), last)
+
+    def _read(self) -> bytes:
+        return self._memory.pages.read(self._dma, self._memory.offset, self._format.size)

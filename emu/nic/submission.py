@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a doorbell to work in an engine.
+
+A doorbell only moves an index and puts its queue pair on the ready list; the owner loop then serves ready
+queue pairs in turn. So a doorbell costs the same with one queue pair and with a million, queue pairs share
+the device fairly, and an engine is never entered twice at once, whatever memory its own writes reach.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+from emu.clock import US
+from emu.events import Kind
+from emu.nic.checks import Rule
+from emu.nic.formats import WqeFault
+from emu.nic.platform import Platform
+from emu.nic.qp import QueuePair
+from emu.nic.record import DbrPolicy, DoorbellRecord
+from emu.nic.serial import MASK, ahead
+from emu.nic.work import Cause, Completion, CompletionOpcode, QpState, Status
+from emu.pcie.bus import BusError
+
+__all__ = ["Submission"]
+
+BURST = 64
+"""Slots read at once."""
+LOOKAHEAD = 512
+"""Slots in an engine at most: the rest stays in the ring, so a deep ring costs memory in the guest only."""
+BUDGET = 64
+"""Frames a queue pair may send before the next one's turn."""
+TURN = 32
+"""Queue pairs served before the loop looks at its other work."""
+RECOVERY_DELAY = 100 * US
+"""How long after a doorbell the record is read once more with the RECOVERY policy."""
+
+_DOORBELL = Kind.DOORBELL.bit
+_FETCH = Kind.WQE_FETCH.bit
+
+
+class Submission:
+    """The ready list of one NIC."""
+
+    __slots__ = ("_platform", "_ready", "_scheduled")
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._ready: deque[QueuePair] = deque()
+        self._scheduled = False
+
+    def clear(self) -> None:
+        """Forget who is ready. A turn that is already scheduled finds nothing."""
+        self._ready.clear()
+
+    def kick(self, qp: QueuePair) -> None:
+        """Serve ``qp`` soon."""
+        if qp.queued or qp.closed:
+            return
+        qp.queued = True
+        self._ready.append(qp)
+        if not self._scheduled:
+            self._scheduled = True
+            self._platform.scheduler.call_soon(self._run)
+
+    def ring(self, qp: QueuePair, index: int) -> None:
+        """A send doorbell: every slot before running index ``index`` is posted.
+
+        One that breaks a rule is ignored.
+        """
+        if qp.state in _NO_SEND:
+            qp.refuse_doorbell(
+                Rule.C21_STATE, index, f"send doorbell in {qp.state.name}; move the QP to RTS before posting"
+            )
+            return
+        record = qp.record
+        if record is not None:
+            recorded = self._consult(qp, record, index)
+            if recorded is None:
+                return
+            index = recorded
+        distance = (index - qp.doorbell) & MASK
+        if distance == 0:
+            self._platform.counters.doorbells_ignored += 1
+            if self._platform.events.mask & _DOORBELL:
+                self._trace(qp, index, "repeats index", "ignored")
+        elif distance > MASK >> 1:
+            qp.refuse_doorbell(
+                Rule.C07_OLDER,
+                index,
+                f"send doorbell index {index} is older than {qp.doorbell}; serialise the doorbells of a QP",
+            )
+        elif (index - qp.completed) & MASK > qp.sq.size:
+            qp.refuse_doorbell(
+                Rule.C06_AHEAD,
+                index,
+                f"send doorbell index {index} is more than {qp.sq.size} slots ahead of {qp.completed}, "
+                "the oldest one not completed; wait for completions before reusing slots",
+            )
+        else:
+            self._accept(qp, index)
+
+    def ring_receive(self, qp: QueuePair, index: int) -> None:
+        """A receive doorbell: every receive slot before ``index`` is posted."""
+        receive = qp.receive
+        if receive is None:
+            qp.refuse_doorbell(
+                Rule.C29_UNSUPPORTED, index, "receive doorbell, but the QP has no receive ring"
+            )
+            return
+        receive.advance(index)
+        if receive.news:
+            if self._platform.events.mask & _DOORBELL:
+                self._trace(qp, index, "receive doorbell index", f"taken up to {receive.taken}")
+            self.kick(qp)
+
+    def _accept(self, qp: QueuePair, index: int) -> None:
+        platform = self._platform
+        if platform.events.mask & _DOORBELL:
+            self._trace(qp, index, "doorbell index", f"covers slots {qp.doorbell}..{(index - 1) & MASK}")
+        qp.doorbell = index
+        platform.counters.doorbells += 1
+        if not qp.queued:
+            self.kick(qp)
+        record = qp.record
+        if record is not None and record.policy is DbrPolicy.RECOVERY and qp.recovery is None:
+            when = platform.scheduler.now() + RECOVERY_DELAY
+            qp.recovery = platform.scheduler.call_at(when, partial(self._recover, qp, record))
+
+    def _consult(self, qp: QueuePair, record: DoorbellRecord, index: int) -> int | None:
+        """The index that counts by the record's policy, None when the doorbell is to be ignored."""
+        if record.policy not in (DbrPolicy.AUTHORITATIVE, DbrPolicy.STRICT):
+            return index
+        try:
+            recorded = record.send(qp.doorbell)
+        except BusError as error:
+            self._platform.counters.doorbells_ignored += 1
+            qp.fail_soon(f"doorbell record: {error}")
+            return None
+        if record.policy is DbrPolicy.AUTHORITATIVE:
+            return recorded
+        if ahead(index, recorded) > 0:
+            qp.refuse_doorbell(
+                Rule.C08_DBR,
+                index,
+                f"send doorbell index {index} is ahead of the doorbell record's {recorded}; "
+                "store the record first",
+            )
+            return None
+        return index
+
+    def _recover(self, qp: QueuePair, record: DoorbellRecord) -> None:
+        qp.recovery = None
+        if qp.closed or qp.state in _NO_SEND:
+            return
+        try:
+            index = record.send(qp.doorbell)
+        except BusError as error:
+            qp.fail(f"doorbell record: {error}")
+            return
+        if ahead(index, qp.doorbell) > 0 and (index - qp.completed) & MASK <= qp.sq.size:
+            self._accept(qp, index)
+
+    def _run(self) -> None:
+        self._scheduled = False
+        ready = self._ready
+        for _ in range(min(len(ready), TURN)):
+            if not ready:
+                break
+            qp = ready.popleft()
+            qp.queued = False
+            if not qp.closed and self._serve(qp):
+                self.kick(qp)
+        if ready and not self._scheduled:
+            self._scheduled = True
+            self._platform.scheduler.call_soon(self._run)
+
+    def _serve(self, qp: QueuePair) -> bool:
+        """One turn; True when the queue pair could go on at once."""
+        engine = qp.engine
+        now = self._platform.scheduler.now()
+        receive = qp.receive
+        if receive is not None and receive.news:
+            receive.news = False
+            engine.receive_posted(now)
+        if qp.fetched != qp.doorbell and self._may_fetch(qp):
+            self._fetch(qp)
+        more = engine.transmit(now, BUDGET)
+        if qp.fault is not None:
+            self._settle(qp, qp.fault)
+        if qp.closed:
+            return False
+        self._arm(qp)
+        return more or (qp.fetched != qp.doorbell and self._may_fetch(qp))
+
+    @staticmethod
+    def _may_fetch(qp: QueuePair) -> bool:
+        if qp.state is QpState.RTS:
+            return qp.fault is None and (qp.fetched - qp.completed) & MASK < LOOKAHEAD
+        return qp.state is QpState.ERR
+
+    def _fetch(self, qp: QueuePair) -> None:
+        platform = self._platform
+        first = qp.fetched
+        count = min((qp.doorbell - first) & MASK, BURST)
+        try:
+            burst = qp.sq.read(first, count)
+        except BusError as error:
+            if qp.state is QpState.ERR:
+                for distance in range(count):
+                    self._flush(qp, (first + distance) & MASK)
+            else:
+                self._refuse(
+                    qp,
+                    WqeFault(
+                        first, Rule.NONE, Cause.BUS_ERROR, f"send ring: {error}", 1, Status.LOC_PROT_ERR
+                    ),
+                )
+            return
+        platform.counters.wqe_fetches += 1
+        if platform.events.mask & _FETCH:
+            platform.trace.emit(
+                Kind.WQE_FETCH,
+                f"QP {qp.number:#x}: fetch slots {first}..{(first + count - 1) & MASK}",
+                qpn=qp.number,
+                index=first,
+                length=len(burst),
+                value=count,
+            )
+        found = platform.formats.wqe.decode(burst, first, count, qp)
+        if not found:
+            text = f"doorbell index {qp.doorbell} covers only a part of the descriptor at index {first}"
+            found = [WqeFault(first, Rule.C03_STALE, Cause.BAD_LENGTH, text, count)]
+        engine = qp.engine
+        for request in found:
+            if isinstance(request, WqeFault):
+                if qp.state is not QpState.ERR:
+                    self._refuse(qp, request)
+                    return
+                for distance in range(request.slots):
+                    self._flush(qp, (request.index + distance) & MASK)
+            else:
+                qp.fetched = (request.index + request.slots) & MASK
+                platform.counters.wqes += 1
+                engine.post(request)
+
+    def _refuse(self, qp: QueuePair, fault: WqeFault) -> None:
+        """Stop in front of a bad descriptor until the ones before it are complete."""
+        qp.fault = fault
+        if fault.rule is not Rule.NONE:
+            self._platform.checks.report(
+                fault.rule, f"QP {qp.number:#x}: {fault.text}", qpn=qp.number, index=fault.index
+            )
+
+    def _settle(self, qp: QueuePair, fault: WqeFault) -> None:
+        if qp.state is QpState.ERR:
+            # Something else failed first: the slot is read again and flushed like its neighbours.
+            qp.fault = None
+        elif qp.completed == fault.index:
+            qp.fault = None
+            qp.fetched = qp.completed = (fault.index + fault.slots) & MASK
+            qp.host.complete(
+                Completion(
+                    qpn=qp.number,
+                    index=fault.index,
+                    opcode=fault.opcode,
+                    status=fault.status,
+                    cause=fault.cause,
+                )
+            )
+            qp.enter_error(fault.text)
+
+    @staticmethod
+    def _flush(qp: QueuePair, index: int) -> None:
+        qp.fetched = qp.completed = (index + 1) & MASK
+        qp.host.complete(
+            Completion(
+                qpn=qp.number,
+                index=index,
+                opcode=CompletionOpcode.SEND,
+                status=Status.WR_FLUSH_ERR,
+                cause=Cause.FLUSHED,
+            )
+        )
+
+    def _arm(self, qp: QueuePair) -> None:
+        """Have a timer that runs no later than the engine's deadline.
+
+        An early one is kept: moving it costs more than a call that finds nothing to do.
+        """
+        deadline = qp.engine.deadline()
+        if deadline is None:
+            return
+        timer = qp.timer
+        if timer is not None:
+            if timer.pending and timer.when <= deadline:
+                return
+            timer.cancel()
+        qp.timer = self._platform.scheduler.call_at(deadline, partial(self._expire, qp))
+
+    def _expire(self, qp: QueuePair) -> None:
+        qp.timer = None
+        if qp.closed:
+            return
+        deadline = qp.engine.deadline()
+        if deadline is None:
+            return
+        now = self._platform.scheduler.now()
+        if now < deadline:
+            self._arm(qp)
+        else:
+            qp.engine.expire(now)
+            self.kick(qp)
+
+    def _trace(self, qp: QueuePair, index: int, what: str, more: str) -> None:
+        self._platform.trace.emit(
+            Kind.DOORBELL, f"QP {qp.number:#x}: {what} {index} {more}", qpn=qp.number, index=index
+        )
+
+
+_NO_SEND = (QpState.RESET, QpState.INIT, QpState.RTR)
