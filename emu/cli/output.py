@@ -17,7 +17,7 @@ from rich.table import Table
 from emu.control.client import ControlClient
 from emu.control.locate import find_socket
 from emu.control.server import ControlError
-from emu.setup.cache import SetupError
+from emu.setup.error import SetupError
 
 __all__ = [
     "JsonFlag",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m emu.setup``: make what is missing, in the order it is needed.
 
-Exit code 0 when everything is there, 1 when something failed (one sentence and a hint on standard error), 130 when
-interrupted. What was finished before a failure is kept.
+Exit code 0 when everything is there, 1 when something failed (one sentence and a hint on standard error), 130
+when interrupted. What was finished before a failure is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ __all__ = ["main"]
 def prepare(*, kernels: bool, accelerator: bool) -> None:
     """Make everything the demo and the tests need.
 
-    :param kernels: also the trees with the oldest and the newest supported kernel's headers, and the modules for them.
+    :param kernels: also the trees with the oldest and the newest supported kernel's headers, and the modules
+        for them.
     :param accelerator: also find out whether KVM works.
     :raises SetupError: a part cannot be made.
     """

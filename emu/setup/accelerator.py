@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether KVM works here, found out by booting the tree's kernel under it.
 
-The device node proves nothing: on some cloud machines ``/dev/kvm`` opens, and a guest hangs or dies with an internal
-error at its first instructions. The answer is remembered for this boot of this machine.
+The device node proves nothing: on some cloud machines ``/dev/kvm`` opens, and a guest hangs or dies with an
+internal error at its first instructions. The answer is remembered for this boot of this machine.
 """
 
 from __future__ import annotations

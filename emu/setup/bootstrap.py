@@ -29,8 +29,8 @@ _EXCLUDED = (
 )
 _NEEDED_BYTES = 2 << 30
 
-# The backports line is the tree's own first line with another suite name, so that whatever mirror serves one serves
-# the other. Both spellings of apt's sources are handled.
+# The backports line is the tree's own first line with another suite name, so that whatever mirror serves one
+# serves the other. Both spellings of apt's sources are handled.
 _BACKPORTS_HOOK = """set -e
 cd "$1/etc/apt"
 mkdir -p sources.list.d preferences.d
@@ -49,7 +49,8 @@ printf 'Package: %s\\nPin: release n=@R@-backports\\nPin-Priority: 600\\n' '@P@'
 def obtain_tree(suite: Suite = MAIN, cache: Cache | None = None) -> Tree:
     """The tree of a suite, bootstrapped now when the cache has none.
 
-    :raises SetupError: the host is not supported, the network or the disk fails, or the mirror has no usable QEMU.
+    :raises SetupError: the host is not supported, the network or the disk fails, or the mirror has no usable
+        QEMU.
     """
     chosen = cache or Cache.default()
 
@@ -94,7 +95,7 @@ def mmdebstrap_command(suite: Suite, target: str, *, mode: str) -> list[str]:
 
 
 def _unpack_as_user(suite: Suite, fresh: Path, log: Path) -> None:
-    """Bootstrap in a user namespace, then unpack so that every file belongs to the user, who can remove it again."""
+    """Bootstrap in a user namespace, then unpack so that every file belongs to the user."""
     scratch = _roomy_scratch()
     with tempfile.TemporaryDirectory(prefix="vrnic-", dir=scratch) as folder:
         archive = Path(folder) / "tree.tar"
@@ -108,7 +109,7 @@ def _unpack_as_user(suite: Suite, fresh: Path, log: Path) -> None:
 
 
 def _roomy_scratch() -> Path:
-    """A directory with room for a tree that the user's namespaces can enter (a private home cannot be entered)."""
+    """A directory with room for a tree that the user's namespaces can enter (not a private home)."""
     candidates = [Path(tempfile.gettempdir()), Path("/var/tmp")]
     return max(candidates, key=lambda place: shutil.disk_usage(place).free if place.is_dir() else 0)
 
@@ -123,7 +124,6 @@ def _check_host(root: Path) -> None:
     free = shutil.disk_usage(root).free
     if free < _NEEDED_BYTES:
         raise SetupError(
-            f"{root} has {free / 1e9:.1f} GB free, but a Debian tree needs {_NEEDED_BYTES / 1e9:.0f} GB while it is "
-            "made.",
+            f"{root} has {free / 1e9:.1f} GB free; making a Debian tree needs {_NEEDED_BYTES / 1e9:.0f} GB.",
             "Free some space, or put the cache elsewhere with VRNIC_CACHE=DIR.",
         )

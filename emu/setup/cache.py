@@ -110,9 +110,9 @@ class Cache:
     ) -> Path:
         """The finished entry, made now when it is absent or fails ``intact``.
 
-        ``make`` gets an empty directory, fills it and returns what belongs into the stamp. The directory gets its
-        final name, by one rename, only after that; so an entry that has its name is whole. Two set-ups that want the
-        same entry wait for each other.
+        ``make`` gets an empty directory, fills it and returns what belongs into the stamp. The directory gets
+        its final name, by one rename, only after that; so an entry that has its name is whole. Two set-ups
+        that want the same entry wait for each other.
 
         :raises SetupError: the disk is full or not writable, or ``make`` raised it.
         """
@@ -141,14 +141,16 @@ class Cache:
         with disk_errors(self.root):
             folder = self.root / "locks"
             folder.mkdir(parents=True, exist_ok=True)
-            handle = open(folder / name, "w")
-        with handle:
+            handle = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 print(f"waiting for another set-up that makes {name} ...", file=sys.stderr, flush=True)
                 fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(handle)
 
     def point(self, name: str, entry: Path, *, checkout: Path = CHECKOUT) -> None:
         """Let ``checkout`` use ``entry`` under ``name`` from now on."""
@@ -195,7 +197,7 @@ def disk_errors(root: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SetupError(
                 f"The disk that holds {root} is full.",
-                "Free some space (the set-up needs about 2 GB), or put the cache elsewhere with VRNIC_CACHE=DIR.",
+                "Free some space (about 2 GB), or put the cache elsewhere with VRNIC_CACHE=DIR.",
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
             raise SetupError(

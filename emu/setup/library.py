@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """libvfio-user: found on the system or taken out of Debian's QEMU source package, and compiled for Python.
 
-The compilation itself, and the difference between the generations of the library's interface, is the matter of
-:mod:`emu.transport.build_ffi`.
+How it is compiled, and how the generations of its interface differ, is in :mod:`emu.transport.build_ffi`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from emu.setup.tree import Tree
 __all__ = ["DMA_REGIONS", "Library", "extension_directory", "obtain_extension", "obtain_library"]
 
 DMA_REGIONS = 128
-"""DMA regions a function can have when the library is built from source; a guest with 3 functions uses 9 of 16."""
+"""DMA regions a function can have when the library is built from source (a guest with 3 functions uses 9)."""
 
 _SUITES = ("trixie", "bookworm")
 _PART = "subprojects/libvfio-user"
@@ -52,7 +51,7 @@ class Library:
 
 
 def extension_directory(cache: Cache | None = None) -> Path | None:
-    """The directory that holds this checkout's compiled ``_vfu`` module for this Python; None when not built."""
+    """Where this checkout's compiled ``_vfu`` module for this Python is; None when it is not built."""
     return (cache or Cache.default()).current(EXTENSION)
 
 
@@ -194,7 +193,7 @@ def _download(tree: Tree, cache: Cache, fresh: Path) -> Mapping[str, object]:
 
 
 def _unpack(folder: Path, line: str, fresh: Path, log: Path) -> str:
-    """Fetch the source package that ``line`` offers and leave the patched library in ``fresh``; its version."""
+    """Fetch the package that ``line`` offers, leave the patched library in ``fresh``, return its version."""
     (folder / "sources.list").write_text(line)
     for name in ("lists/partial", "cache/archives/partial", "source"):
         (folder / name).mkdir(parents=True)
@@ -229,7 +228,7 @@ def _unpack(folder: Path, line: str, fresh: Path, log: Path) -> str:
 
 
 def raise_region_limit(header: Path) -> None:
-    """Set the library's number of DMA regions to :data:`DMA_REGIONS`; a copy without that limit stays as it is."""
+    """Set the library's region limit to :data:`DMA_REGIONS`; a copy without a limit stays as it is."""
     text = header.read_text()
     header.write_text(
         re.sub(r"^(#define\s+MAX_DMA_REGIONS\s+)\d+", rf"\g<1>{DMA_REGIONS}", text, flags=re.MULTILINE)

@@ -14,7 +14,7 @@ from emu.setup.error import BuildError
 from emu.setup.tree import Tree
 from emu.setup.workspace import Workspace
 
-__all__ = ["Modules", "build_modules"]
+__all__ = ["Modules", "build_modules", "current_modules"]
 
 _FOLDERS = ("driver", "include")
 
@@ -48,11 +48,7 @@ def build_modules(
     chosen = cache or Cache.default()
     kernel = tree.kernel(flavour)
     guest = checkout / "guest"
-    inputs: dict[str, object] = {
-        "sources": tree_digest([guest / folder for folder in _FOLDERS]),
-        "release": kernel.release,
-        "tree": tree.path.name,
-    }
+    inputs = _inputs(tree, kernel.release, guest)
     seconds = 0.0
     output = ""
 
@@ -76,3 +72,21 @@ def build_modules(
     chosen.point(f"modules-{tree.suite.name}-{flavour}", entry, checkout=checkout)
     chosen.prune("modules", keep=8)
     return Modules(entry, kernel.release, tuple(sorted(entry.glob("*.ko"))), seconds, output)
+
+
+def current_modules(
+    tree: Tree, flavour: str = "cloud", *, cache: Cache | None = None, checkout: Path = CHECKOUT
+) -> Path | None:
+    """Where the modules built from the present sources are; None when they are not built."""
+    chosen = cache or Cache.default()
+    inputs = _inputs(tree, tree.kernel(flavour).release, checkout / "guest")
+    entry = chosen.entry("modules", f"{flavour}-{content_key(inputs)}")
+    return entry if chosen.stamp(entry) is not None else None
+
+
+def _inputs(tree: Tree, release: str, guest: Path) -> dict[str, object]:
+    return {
+        "sources": tree_digest([guest / folder for folder in _FOLDERS]),
+        "release": release,
+        "tree": tree.path.name,
+    }

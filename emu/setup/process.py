@@ -23,10 +23,10 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"Temporary failure resolving|Could not resolve|Could not connect|Connection timed out|"
-        r"Network is unreachable|Cannot initiate the connection|Connection refused|Failed to establish a new connection",
+        r"Network is unreachable|Cannot initiate the connection|Connection refused",
         "the package mirror cannot be reached",
-        "Check the network and the proxy (apt's configuration and http_proxy are honoured), then run scripts/setup "
-        "again: finished parts are kept. VRNIC_DEBIAN_MIRROR=URL chooses another Debian mirror.",
+        "Check the network and the proxy (apt's configuration and http_proxy are honoured), then run "
+        "scripts/setup again; finished parts are kept. VRNIC_DEBIAN_MIRROR=URL chooses another mirror.",
     ),
     (
         r"NO_PUBKEY|not signed|signatures? couldn't be verified|keyring",
@@ -34,15 +34,16 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "Install or update the package debian-archive-keyring, then run scripts/setup again.",
     ),
     (
-        r"newuidmap|newgidmap|/etc/subuid|user namespaces?|setting up uid map|No permissions to create new namespace|"
-        r"unshare failed",
+        r"newuidmap|newgidmap|/etc/subuid|user namespaces?|setting up uid map|unshare failed|"
+        r"No permissions to create new namespace",
         "this system does not let you create user namespaces",
         "Install uidmap and bubblewrap, give yourself a range in /etc/subuid and /etc/subgid "
         "(usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER), allow user namespaces, "
         "or run scripts/setup as root.",
     ),
     (
-        r"Unable to locate package|Release file for .* expired|404 +Not Found|unmet dependencies|held broken packages",
+        r"Unable to locate package|Release file for .* expired|404 +Not Found|unmet dependencies|"
+        r"held broken packages",
         "the mirror does not offer the packages in a consistent state",
         "Mirrors change under way: run scripts/setup again in a few minutes, or name another one with "
         "VRNIC_DEBIAN_MIRROR=URL.",

@@ -12,7 +12,7 @@ from emu.setup.error import BuildError
 from emu.setup.tree import Tree
 from emu.setup.workspace import Workspace
 
-__all__ = ["build_programs"]
+__all__ = ["build_programs", "current_programs"]
 
 _FOLDERS = ("include", "driver", "lib", "kernels", "init")
 _BUILT = ("init", "kernels")
@@ -26,10 +26,7 @@ def build_programs(tree: Tree, *, cache: Cache | None = None, checkout: Path = C
     """
     chosen = cache or Cache.default()
     guest = checkout / "guest"
-    inputs: dict[str, object] = {
-        "sources": tree_digest([guest / folder for folder in _FOLDERS]),
-        "tree": tree.path.name,
-    }
+    inputs = _inputs(tree, guest)
 
     def make(fresh: Path) -> Mapping[str, object]:
         space = Workspace.open(tree, "programs", checkout=checkout)
@@ -54,6 +51,17 @@ def build_programs(tree: Tree, *, cache: Cache | None = None, checkout: Path = C
     chosen.point("programs", entry, checkout=checkout)
     chosen.prune("programs", keep=6)
     return entry
+
+
+def current_programs(tree: Tree, *, cache: Cache | None = None, checkout: Path = CHECKOUT) -> Path | None:
+    """Where the programs built from the present sources are; None when they are not built."""
+    chosen = cache or Cache.default()
+    entry = chosen.entry("programs", content_key(_inputs(tree, checkout / "guest")))
+    return entry if chosen.stamp(entry) is not None else None
+
+
+def _inputs(tree: Tree, guest: Path) -> dict[str, object]:
+    return {"sources": tree_digest([guest / folder for folder in _FOLDERS]), "tree": tree.path.name}
 
 
 def _is_program(path: Path) -> bool:

@@ -4,11 +4,11 @@
 Two ways to run a program:
 
 :meth:`Tree.host_command`
-    The tree's program under the tree's dynamic loader, in the host's file system. For programs that work on the
-    host's files and sockets (QEMU, tshark).
+    The tree's program under the tree's dynamic loader, in the host's file system. For programs that work on
+    the host's files and sockets (QEMU, tshark).
 :meth:`Tree.command`
-    Inside the tree as root directory. For programs that look for other programs and data at fixed places (compiler,
-    make, perl). Root uses chroot, everybody else bubblewrap.
+    Inside the tree as root directory. For programs that look for other programs and data at fixed places
+    (compiler, make, perl). Root uses chroot, everybody else bubblewrap.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Tree:
 
         :param cwd: working directory inside the tree.
         :param binds: host directories the program shall see.
-        :raises SetupError: this user cannot run it (no bubblewrap; or root without the right to mount, with binds).
+        :raises SetupError: this user cannot run it (root that may not mount, with binds).
         """
         inner = ["env", "-i", *(f"{name}={value}" for name, value in _INSIDE_ENV.items()), *argv]
         if os.geteuid() != 0:
@@ -247,14 +247,14 @@ class Tree:
         if version is None or qemu_version(version) < MINIMUM_QEMU:
             raise SetupError(
                 f"The Debian tree has QEMU {version or '(none)'}, but {needed} or newer is needed.",
-                "The mirror lacks the release's backports suite: name one that has it with VRNIC_DEBIAN_MIRROR=URL, "
-                "and run scripts/setup again.",
+                "The mirror lacks the release's backports suite: name one that has it with "
+                "VRNIC_DEBIAN_MIRROR=URL, and run scripts/setup again.",
             )
         return version
 
 
 def qemu_version(debian: str) -> tuple[int, ...]:
-    """The upstream version in a Debian one (``1:11.1.3+ds-1~bpo13+1``) as numbers; empty when there is none."""
+    """The upstream version in a Debian one (``1:11.1.3+ds-1~bpo13+1``) as numbers; empty without any."""
     found = re.match(r"(?:\d+:)?(\d+(?:\.\d+)*)", debian)
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory inside the tree where guest sources are built: a mirror of the checkout's files, never the checkout.
+"""A directory inside the tree where guest sources are built: a mirror of the checkout's files.
 
-It persists, so that make rebuilds only what changed, and it lies below the tree's root, so that the tree's compiler
-sees it without any mount.
+It persists, so that make rebuilds only what changed, and it lies below the tree's root, so that the tree's
+compiler sees it without any mount.
 """
 
 from __future__ import annotations
