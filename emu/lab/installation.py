@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the set-up left on this machine, as far as running a lab needs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab.image import SHARE_MODULES, GuestImage, build_image, module_closure, program_closure
+from emu.setup.accelerator import choose_accelerator
+from emu.setup.cache import CHECKOUT, Cache
+from emu.setup.modules import Modules, build_modules
+from emu.setup.programs import build_programs
+from emu.setup.tree import Kernel, Tree
+
+__all__ = ["FLAVOUR", "Installation", "live_modules", "publish_modules"]
+
+FLAVOUR = "full"
+"""Kernel flavour of every guest: from a small image it boots as fast as "cloud", and it can mount shares."""
+
+_TOOLS = ("/usr/bin/lspci",)
+_TOOL_DATA = ("/usr/share/misc/pci.ids",)
+
+
+def live_modules(cache: Cache | None = None) -> Path:
+    """The folder interactive guests see as ``/build``: the modules this checkout built last."""
+    chosen = cache or Cache.default()
+    return chosen.root / "live" / chosen.workspace_id()
+
+
+def publish_modules(modules: Modules, cache: Cache | None = None) -> Path:
+    """Copy freshly built modules to where running guests find them; return that folder."""
+    folder = live_modules(cache)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in modules.files:
+        fresh = folder / f".{path.name}.{os.getpid()}"
+        shutil.copyfile(path, fresh)
+        fresh.rename(folder / path.name)
+    for path in folder.glob("*.ko"):
+        if path.name not in {file.name for file in modules.files}:
+            path.unlink()
+    return folder
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The pieces of a guest, ready to use.
+
+    ``qemu`` is QEMU with its data paths; ``drivers`` are the modules built from ``guest/driver`` and
+    ``programs`` the folder with the agent and the test programs; ``accelerator`` is "kvm" or "tcg".
+    """
+
+    tree: Tree
+    qemu: tuple[str, ...]
+    kernel: Kernel
+    drivers: tuple[Path, ...]
+    programs: Path
+    accelerator: str
+    images: Path
+    """The folder images are kept in."""
+
+    @classmethod
+    def require(cls, accelerator: str = "auto", cache: Cache | None = None) -> Installation:
+        """Find everything, building drivers and programs whose sources changed.
+
+        ``accelerator`` "auto" takes KVM where a guest really boots under it.
+
+        :raises SetupError: something is missing or does not compile.
+        """
+        chosen = cache or Cache.default()
+        tree = Tree.require(cache=chosen)
+        tree.check_qemu()
+        modules = build_modules(tree, FLAVOUR, cache=chosen)
+        publish_modules(modules, chosen)
+        return cls(
+            tree=tree,
+            qemu=tuple(tree.qemu_command()),
+            kernel=tree.kernel(FLAVOUR),
+            drivers=modules.files,
+            programs=build_programs(tree, cache=chosen),
+            accelerator=choose_accelerator(tree, chosen).name if accelerator == "auto" else accelerator,
+            images=chosen.root / "images",
+        )
+
+    def image(self, interactive: bool = False) -> Path:
+        """The guest's image; an interactive one also holds tools and can mount shared folders.
+
+        :raises LabFailure: it cannot be built.
+        """
+        programs = tuple(path for path in sorted(self.programs.iterdir()) if not path.name.startswith("."))
+        files: dict[str, Path] = {}
+        if interactive:
+            files |= program_closure(self.tree.path, _TOOLS)
+            files |= {name: self.tree.path / name.lstrip("/") for name in _TOOL_DATA}
+        image = GuestImage(
+            busybox=self.tree.path / "usr/bin/busybox",
+            agent=self.programs / "agent",
+            init=CHECKOUT / "guest/init",
+            modules=module_closure(self.kernel.modules, SHARE_MODULES) if interactive else (),
+            drivers=self.drivers,
+            programs=tuple(path for path in programs if path.name != "agent"),
+            files=files,
+        )
+        return build_image(image, self.images)
