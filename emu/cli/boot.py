@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vrnic boot``: one guest with a NIC and a vGPU, and a shell on the terminal."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emu.cli.output import console, guarded
+
+__all__ = ["boot"]
+
+
+@guarded
+def boot(
+    name: Annotated[str, typer.Option("--name", help="Name of the lab, to tell several apart.")] = "boot",
+    memory: Annotated[str, typer.Option("--memory", help="RAM of the guest.")] = "512M",
+    accelerator: Annotated[
+        str, typer.Option("--accel", help="auto (KVM where a guest really boots), tcg or kvm.")
+    ] = "auto",
+    capture: Annotated[Path | None, typer.Option("--capture", help="Capture file to write.")] = None,
+    no_capture: Annotated[bool, typer.Option("--no-capture", help="Write no capture.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the QEMU line instead.")] = False,
+) -> None:
+    """Boot a guest with the NIC and a vGPU into a shell on this terminal.
+
+    The project is mounted read-only at /project, what `vrnic driver build` built at /build. `reload-driver` in the
+    guest loads it. Leave with `poweroff`, or Ctrl-A X.
+
+    Examples: `vrnic boot`, `vrnic boot --memory 1G`, `vrnic boot --dry-run`.
+    """
+    from emu.control.locate import lab_directory
+    from emu.lab.installation import Installation, live_modules
+    from emu.lab.qemu import Share
+    from emu.lab.runner import ServerProcess, qemu_command
+    from emu.lab.topology import Lab, Node
+    from emu.setup.cache import CHECKOUT
+
+    lab = Lab(nodes=(Node("node0", memory=memory),), name=name)
+    directory = lab_directory(name)
+    shares = (Share("project", CHECKOUT, "/project"), Share("build", live_modules(), "/build"))
+    installation = Installation.require(accelerator)
+    command = qemu_command(lab, "node0", installation, directory, shares=shares, interactive=True)
+    if dry_run:
+        typer.echo(command.text())
+        return
+    path = None if no_capture else capture or directory / "capture.pcapng"
+    server = ServerProcess(lab, directory, path)
+    server.start()
+    try:
+        command.directory.mkdir(parents=True, exist_ok=True)
+        console.print("Booting; leave with `poweroff` or Ctrl-A X.", highlight=False)
+        status = subprocess.call(command.argv())
+    finally:
+        server.stop()
+    if path is not None:
+        console.print(f"capture: {path}", highlight=False, soft_wrap=True)
+    raise typer.Exit(status)

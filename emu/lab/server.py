@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device side of a lab: every function of every node, the network between them, the capture, the control socket.
+
+One process, one thread, one loop. It knows nothing of guests: any vfio-user client may take a function's socket.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+
+from emu.capture.capture import Capture
+from emu.control.locate import CONTROL_SOCKET
+from emu.control.server import ControlError, ControlServer, Stream
+from emu.events import Event, EventBus, Kind
+from emu.fabric.switch import Switch
+from emu.gpu.function import Gpu, build_gpu
+from emu.lab.runner import socket_path
+from emu.lab.topology import Lab
+from emu.pcie.caps.serial import eui64
+from emu.pcie.function import Function
+from emu.pcie.hierarchy import Hierarchy
+from emu.personality.vrnic.function import NicDevice, build_nic_function
+from emu.transport.context import Endpoint
+from emu.transport.loop import Loop
+
+__all__ = ["LabServer"]
+
+log = logging.getLogger(__name__)
+
+_GPU_SERIAL = 0x7672_0000_0000_0000
+"""Serial numbers of vGPUs: this plus their place in the lab."""
+
+
+class LabServer:
+    """Serves ``lab`` on sockets in ``directory`` until :meth:`close`.
+
+    :param capture: the capture file, None for none
+    :raises OSError: the capture or a socket cannot be made
+    :raises emu.transport.context.EndpointError: a function cannot be served
+    :raises emu.transport.library.LibraryError: set-up is missing
+    """
+
+    def __init__(self, lab: Lab, directory: Path, *, capture: Path | None = None) -> None:
+        self.lab = lab
+        self.directory = directory
+        self.loop = Loop()
+        self.events = EventBus()
+        self.capture: Capture | None = None
+        self.nics: dict[str, NicDevice] = {}
+        self.gpus: dict[str, Gpu] = {}
+        self.endpoints: dict[str, Endpoint] = {}
+        self.switch = Switch(self.loop, self.events)
+        self._control: ControlServer | None = None
+        try:
+            if capture is not None:
+                ports = [nic.name for nic in lab.nics]
+                self.capture = Capture(capture, self.loop, self.events, ports=ports)
+            self._build()
+            self._control = self._open_control()
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self) -> None:
+        """Serve until SIGINT, SIGTERM or a ``stop`` on the control socket. Main thread only."""
+        with self.loop.signals():
+            self.loop.run()
+
+    def close(self) -> None:
+        """Drop every client, remove the sockets, finish the capture. Safe to repeat."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        for endpoint in self.endpoints.values():
+            endpoint.close()
+        if self.capture is not None:
+            self.capture.close()
+        self.loop.close()
+
+    def _build(self) -> None:
+        hierarchies = {node.name: Hierarchy() for node in self.lab.nodes}
+        for nic in self.lab.nics:
+            port = self.switch.port(nic.name, loss=nic.loss, seed=nic.seed, delay_ns=nic.delay_ns)
+            device = build_nic_function(
+                nic.name,
+                hierarchies[nic.node],
+                port=port,
+                scheduler=self.loop,
+                events=self.events,
+                mac=nic.mac,
+                gids=nic.gids,
+                serial=eui64(nic.mac),
+            )
+            self.nics[nic.name] = device
+            self._serve(device.function)
+        for place, gpu in enumerate(self.lab.gpus, 1):
+            built = build_gpu(gpu.name, hierarchies[gpu.node], serial=_GPU_SERIAL + place, vram_size=gpu.vram)
+            self.gpus[gpu.name] = built
+            self._serve(built.function)
+
+    def _serve(self, function: Function) -> None:
+        path = socket_path(self.directory, function.name)
+        endpoint = Endpoint(function, str(path), self.loop, self.events)
+        function.connect(endpoint)
+        self.endpoints[function.name] = endpoint
+
+    def _open_control(self) -> ControlServer:
+        control = ControlServer(str(self.directory / CONTROL_SOCKET), self.loop)
+        control.method("info", self._info)
+        control.method("counters", self._counters)
+        control.method("qps", lambda _: {name: self._qps(nic) for name, nic in self.nics.items()})
+        control.method("regs", self._registers)
+        control.method("link", self._link)
+        control.method("flush", self._flush)
+        control.method("stop", lambda _: self.loop.stop())
+        control.stream("trace", self._trace)
+        return control
+
+    def _info(self, _: dict[str, object]) -> object:
+        return {
+            "lab": self.lab.name,
+            "transport": self.lab.transport,
+            "loss": self.lab.loss,
+            "seed": self.lab.seed,
+            "capture": None if self.capture is None else self.capture.path,
+            "functions": {
+                name: {"socket": endpoint.path, "attached": endpoint.attached}
+                for name, endpoint in self.endpoints.items()
+            },
+        }
+
+    def _counters(self, _: dict[str, object]) -> object:
+        links = self.switch.snapshot()
+        return {
+            name: {
+                "objects": dataclasses.asdict(device.nic.objects()),
+                "nic": device.nic.counters.snapshot(),
+                "link": links[name],
+                "endpoint": dataclasses.asdict(self.endpoints[name].counters),
+            }
+            for name, device in self.nics.items()
+        }
+
+    @staticmethod
+    def _qps(device: NicDevice) -> list[dict[str, object]]:
+        return [snapshot.to_json() for snapshot in device.nic.qp_snapshots()]
+
+    def _registers(self, _: dict[str, object]) -> object:
+        values = {name: device.registers.dump() for name, device in self.nics.items()}
+        values |= {name: gpu.registers.dump() for name, gpu in self.gpus.items()}
+        return {
+            name: [
+                {
+                    "offset": register.offset,
+                    "name": register.name,
+                    "value": value,
+                    "access": register.access.name,
+                    "meaning": register.meaning,
+                }
+                for register, value in rows
+            ]
+            for name, rows in values.items()
+        }
+
+    def _link(self, params: dict[str, object]) -> object:
+        name, up = params.get("function"), params.get("up")
+        if name not in self.nics or not isinstance(up, bool):
+            known = ", ".join(self.nics)
+            raise ControlError(f"no NIC {name!r}, or no state given", f'NICs: {known}; "up" is true or false')
+        assert isinstance(name, str)
+        self.switch.link(name).set_up(up)
+        self.nics[name].nic.port_changed(up)
+        return {"function": name, "up": up}
+
+    def _flush(self, _: dict[str, object]) -> object:
+        if self.capture is not None:
+            self.capture.flush()
+        return None if self.capture is None else self.capture.snapshot()
+
+    def _trace(self, params: dict[str, object], stream: Stream) -> object:
+        names = params.get("kinds") or []
+        function, qpn = params.get("function"), params.get("qpn")
+        if not isinstance(names, list) or any(name not in Kind.__members__ for name in names):
+            raise ControlError(f"unknown event kind in {names!r}", "kinds: " + ", ".join(Kind.__members__))
+        if function is not None and function not in self.endpoints:
+            raise ControlError(f"no function {function!r}", "functions: " + ", ".join(self.endpoints))
+
+        def push(event: Event) -> None:
+            if function is not None and event.function != function:
+                return
+            if qpn is not None and event.qpn != qpn:
+                return
+            item: dict[str, object] = {
+                "kind": event.kind.name,
+                "time": event.time,
+                "function": event.function,
+                "qpn": event.qpn,
+                "index": event.index,
+                "address": event.address,
+                "length": event.length,
+                "value": event.value,
+                "text": event.text,
+            }
+            if stream.lost:
+                item["lost"] = stream.lost
+            stream.push(item)
+
+        stream.on_close = self.events.subscribe(
+            push, [Kind[name] for name in names] if names else tuple(Kind)
+        )
+        return {"kinds": names}
