@@ -137,8 +137,8 @@ def format_lab(lab: Lab) -> str:
 
 
 def _quote(text: str) -> str:
-    # JSON strings are TOML basic strings, except that TOML also wants DEL escaped.
-    return json.dumps(text).replace("\x7f", "\\u007f")
+    # JSON strings are TOML basic strings, except for surrogate pairs and that TOML also wants DEL escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _syntax_error(message: str, text: str) -> tuple[str, int]:
@@ -260,7 +260,9 @@ class _Lines:
                 continue
             if statement.lstrip().startswith("["):
                 table = self._header(_leaf(parsed), counts, statement.lstrip().startswith("[["))
-                self._lines.setdefault(table, first + 1)
+                # The path without its index too: an unknown array is named by its key alone.
+                for path in _prefixes(table):
+                    self._lines.setdefault(path, first + 1)
             else:
                 for path in _prefixes(_leaf(parsed)):
                     self._lines.setdefault((*table, *path), first + 1)
