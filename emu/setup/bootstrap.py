@@ -16,7 +16,7 @@ from emu.setup.process import run
 from emu.setup.suite import MAIN, Suite
 from emu.setup.tree import Tree, is_intact
 
-__all__ = ["mmdebstrap_command", "obtain_tree"]
+__all__ = ["allow_scripts", "mmdebstrap_command", "obtain_tree"]
 
 # Documentation is not read out of the tree; the postinst hook would make an initramfs that nobody boots.
 _EXCLUDED = (
@@ -28,6 +28,7 @@ _EXCLUDED = (
     "path-exclude=/etc/kernel/postinst.d/initramfs-tools",
 )
 _NEEDED_BYTES = 2 << 30
+_SCRIPT_FOLDERS = ("usr/lib/x86_64-linux-gnu/plugins", "usr/lib/x86_64-linux-gnu/wireshark/plugins")
 
 # The backports line is the tree's own first line with another suite name, so that whatever mirror serves one
 # serves the other. Both spellings of apt's sources are handled.
@@ -75,7 +76,25 @@ def obtain_tree(suite: Suite = MAIN, cache: Cache | None = None) -> Tree:
     path = chosen.obtain(
         suite.name, content_key(suite.inputs()), make, intact=lambda entry: is_intact(entry, suite)
     )
-    return Tree(path, suite)
+    tree = Tree(path, suite)
+    allow_scripts(tree)
+    return tree
+
+
+def allow_scripts(tree: Tree) -> None:
+    """Let the tree's tshark load the event dissector also when root runs it; repeated calls change nothing.
+
+    Wireshark heeds neither scripts nor the variables that move its folders when root starts it, and then
+    looks for its global ``init.lua`` below the directory of the program, which for :meth:`Tree.host_command`
+    is the dynamic loader's. The second place is for :meth:`Tree.command`.
+    """
+    if not (tree.path / "usr/bin/tshark").is_file():
+        return
+    for place in _SCRIPT_FOLDERS:
+        init = tree.path / place / "init.lua"
+        if not init.is_file():
+            init.parent.mkdir(parents=True, exist_ok=True)
+            init.write_text("run_user_scripts_when_superuser = true\n")
 
 
 def mmdebstrap_command(suite: Suite, target: str, *, mode: str) -> list[str]:

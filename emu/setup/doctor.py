@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is present, missing or broken on this machine, part by part. Nothing is made or changed here, except that
-the accelerator is probed once when its answer is not known yet."""
+"""What is present, missing or broken on this machine, part by part.
+
+Nothing is made or changed here, except that the accelerator is probed once when its answer is not known yet.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Finding:
 
 
 def run_doctor(cache: Cache | None = None) -> list[Finding]:
-    """Check everything; the findings in the order a user would repair them. Takes up to 8 s the first time."""
+    """Check everything; findings in the order a user would repair them. Up to 8 s the first time."""
     chosen = cache or Cache.default()
     checks: list[tuple[str, Callable[[Cache], Finding]]] = [
         ("python", _python),

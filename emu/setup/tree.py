@@ -192,14 +192,15 @@ class Tree:
         if os.geteuid() != 0:
             return self._bubblewrap(inner, cwd, binds)
         rooted = ["chroot", str(self.path), "env", f"--chdir={cwd}", *inner[1:]]
-        if not binds:
-            return rooted
         if not may_mount():
+            if not binds:
+                return rooted
             raise SetupError(
                 "This container may not mount, so host directories cannot be shown to the tree's programs.",
                 "Give the container CAP_SYS_ADMIN, or run as an ordinary user with bubblewrap.",
             )
-        lines = ["set -e"]
+        # objtool of the 7.x headers refuses to work without /proc.
+        lines = ["set -e", f"mount --rbind /proc {shlex.quote(str(self.path / 'proc'))}"]
         for bind in binds:
             place = shlex.quote(str(self.path / bind.inside.lstrip("/")))
             lines.append(f"mkdir -p {place}; mount --bind {shlex.quote(str(bind.source))} {place}")
