@@ -1,1 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
+"""RoCEv2 transport: engines for the core, and the parser for what arrives."""
+
+from __future__ import annotations
+
+from emu.nic.engine import Drop, Engine, EngineHost
+from emu.nic.work import Transport
+from emu.roce.packet import RocePacket, parse
+from emu.roce.rc import RcEngine
+
+__all__ = ["Drop", "RcEngine", "RocePacket", "create_engine", "parse"]
+
+
+def create_engine(transport: Transport, host: EngineHost) -> Engine:
+    """The engine of a queue pair of service ``transport``, in state RESET.
+
+    :raises ValueError: the service is not one of RoCEv2, or not offered.
+    """
+    if transport is Transport.ROCE_RC:
+        return RcEngine(host)
+    raise ValueError(f"transport {transport.name} is not offered: RoCEv2 queue pairs are ROCE_RC")

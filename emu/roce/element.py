@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Send-queue elements on their way: which packets an operation makes, and how far one element has come."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from emu.nic.work import CompletionOpcode, Opcode, SendRequest, Status
+from emu.roce.psn import PSN_MASK
+from emu.wire.opcodes import RcOpcode
+
+__all__ = ["OPERATIONS", "Answer", "Element", "Fault", "Operation"]
+
+
+class Answer(enum.Enum):
+    """What finishes an operation."""
+
+    NOTHING = "local"
+    ACK = "acknowledgement"
+    DATA = "READ responses"
+    ATOMIC = "atomic acknowledgement"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One send opcode. READ and atomics make one request packet, ``only``; NOP makes none."""
+
+    completion: CompletionOpcode
+    answer: Answer
+    first: int = 0
+    middle: int = 0
+    last: int = 0
+    only: int = 0
+    write: bool = False
+    immediate: bool = False
+
+
+def _message(
+    completion: CompletionOpcode, base: str, *, write: bool = False, immediate: bool = False
+) -> Operation:
+    end = "_IMM" if immediate else ""
+    return Operation(
+        completion,
+        Answer.ACK,
+        first=int(RcOpcode[f"{base}_FIRST"]),
+        middle=int(RcOpcode[f"{base}_MIDDLE"]),
+        last=int(RcOpcode[f"{base}_LAST{end}"]),
+        only=int(RcOpcode[f"{base}_ONLY{end}"]),
+        write=write,
+        immediate=immediate,
+    )
+
+
+OPERATIONS: dict[Opcode, Operation] = {
+    Opcode.NOP: Operation(CompletionOpcode.NOP, Answer.NOTHING),
+    Opcode.WRITE: _message(CompletionOpcode.WRITE, "WRITE", write=True),
+    Opcode.WRITE_IMM: _message(CompletionOpcode.WRITE, "WRITE", write=True, immediate=True),
+    Opcode.SEND: _message(CompletionOpcode.SEND, "SEND"),
+    Opcode.SEND_IMM: _message(CompletionOpcode.SEND, "SEND", immediate=True),
+    Opcode.READ: Operation(CompletionOpcode.READ, Answer.DATA, only=int(RcOpcode.READ_REQUEST)),
+    Opcode.ATOMIC_ADD: Operation(CompletionOpcode.ATOMIC_ADD, Answer.ATOMIC, only=int(RcOpcode.FETCH_ADD)),
+    Opcode.ATOMIC_CAS: Operation(CompletionOpcode.ATOMIC_CAS, Answer.ATOMIC, only=int(RcOpcode.COMPARE_SWAP)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why an element cannot go on locally; it fails once everything before it is finished."""
+
+    status: Status
+    cause: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Element:
+    """One element between its first packet and its completion.
+
+    It owns PSNs ``first`` .. ``first + packets - 1``. ``cursor`` counts PSNs already sent, and goes back for
+    a resend; ``received`` counts answers already placed (READ response packets, or 1 for an atomic).
+    """
+
+    request: SendRequest
+    operation: Operation
+    first: int
+    packets: int
+    cursor: int = 0
+    received: int = 0
+    restarted: bool = False
+    fault: Fault | None = None
+
+    @property
+    def last(self) -> int:
+        """Last PSN owned."""
+        return (self.first + self.packets - 1) & PSN_MASK

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reliable connection: one queue pair's requester and responder behind :class:`emu.nic.engine.Engine`."""
+
+from __future__ import annotations
+
+from emu.nic.engine import AsyncEvent, EngineHost, Packet
+from emu.nic.work import QpAttributes, QpState, SendRequest
+from emu.roce.connection import Connection
+from emu.roce.packet import RocePacket
+from emu.roce.requester import Requester
+from emu.roce.responder import Responder
+from emu.wire.opcodes import CLASS_MASK, CNP, Kind, TransportClass
+
+__all__ = ["RcEngine"]
+
+_REQUESTS = frozenset({QpState.RTR, QpState.RTS, QpState.SQD})
+_RESPONSES = frozenset({QpState.RTS, QpState.SQD})
+_PKEY_BITS = 0x7FFF
+_PKEY_FULL = 0x8000
+
+
+class RcEngine:
+    """RC protocol state of one queue pair. Nothing a guest posts or a peer sends makes a call raise."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+        self._connection = Connection(host)
+        self._requester = Requester(self._connection, self._fail)
+        self._responder = Responder(self._connection, self._fail)
+
+    def modify(self, attributes: QpAttributes, previous: QpState) -> None:
+        """Take over attributes and enter ``attributes.state``."""
+        connection = self._connection
+        state = attributes.state
+        if state is QpState.ERR:
+            if connection.state is not QpState.ERR:
+                connection.state = QpState.ERR
+                self._responder.responses.clear()
+                self._flush()
+            return
+        connection.set(attributes)
+        connection.state = state
+        if state is QpState.RESET:
+            self._requester.clear()
+            self._responder.clear()
+        elif state is QpState.RTR and previous is not QpState.RTR:
+            self._responder.start()
+        elif state is QpState.RTS and previous is QpState.RTR:
+            self._requester.start()
+        self._check_drained()
+
+    def post(self, request: SendRequest) -> None:
+        """Queue one send element; in ERR it is flushed at once."""
+        self._requester.post(request)
+        if self._connection.state is QpState.ERR:
+            self._requester.flush()
+
+    def receive(self, packet: Packet, now: int) -> None:
+        """Handle one inbound packet: what the queue pair must not accept is dropped and counted."""
+        if not isinstance(packet, RocePacket):
+            self._drop(f"no RoCE packet: {packet!r}")
+            return
+        reason = self._refusal(packet)
+        if reason is not None:
+            self._drop(reason)
+        elif packet.info is not None and packet.info.kind & Kind.RESPONSE:
+            self._requester.receive(packet, now)
+            self._check_drained()
+        else:
+            self._responder.receive(packet)
+
+    def _refusal(self, packet: RocePacket) -> str | None:
+        """Why this queue pair does not accept ``packet``; None when it does."""
+        connection = self._connection
+        if packet.opcode == CNP:
+            return "congestion notification: no rate control on this queue pair"
+        if packet.opcode & CLASS_MASK != TransportClass.RC:
+            return f"opcode {packet.opcode:#04x} is of another transport than RC"
+        response = packet.info is not None and packet.info.kind & Kind.RESPONSE
+        if connection.state not in (_RESPONSES if response else _REQUESTS):
+            return f"{'response' if response else 'request'} in state {connection.state.name}"
+        if packet.source_ip != connection.dest_ip or packet.dest_ip != connection.source_ip:
+            return "addresses are not those of the connection"
+        theirs, ours = packet.pkey, connection.attributes.pkey
+        if (theirs ^ ours) & _PKEY_BITS or not theirs & _PKEY_BITS or not (theirs | ours) & _PKEY_FULL:
+            return f"P_Key {theirs:#06x} does not match {ours:#06x}"
+        return None
+
+    def receive_posted(self, now: int) -> None:
+        """In ERR flush what was posted; otherwise the next request (a repeated one after RNR) finds it."""
+        if self._connection.state is QpState.ERR:
+            self._responder.flush()
+
+    def transmit(self, now: int, budget: int) -> bool:
+        """Send answers first, then requests. In ERR only the answers that led there still leave."""
+        sent = self._responder.transmit(budget) if self._responder.responses else 0
+        if sent < budget and self._connection.state in _RESPONSES:
+            sent += self._requester.transmit(now, budget - sent)
+            self._check_drained()
+        return sent >= budget or bool(self._responder.responses)
+
+    def deadline(self) -> int | None:
+        """The requester's timer."""
+        return self._requester.deadline()
+
+    def expire(self, now: int) -> None:
+        """The requester's timer ran out."""
+        self._requester.expire(now)
+
+    def idle(self) -> bool:
+        """True when nothing is queued, in flight, open or waiting to leave."""
+        return self._requester.idle() and self._responder.idle()
+
+    @property
+    def next_psn(self) -> int:
+        """PSN of the requester's next new packet."""
+        return self._requester.nxt
+
+    @property
+    def expected_psn(self) -> int:
+        """PSN the responder expects next."""
+        return self._responder.epsn
+
+    def _check_drained(self) -> None:
+        if self._requester.drained():
+            self._host.moved(QpState.SQD, "send queue drained")
+            self._host.raise_event(AsyncEvent.SQ_DRAINED, "send queue drained")
+
+    def _fail(self, reason: str) -> None:
+        """Either half ended in error: the queue pair goes to ERR and both queues flush."""
+        self._connection.state = QpState.ERR
+        self._host.moved(QpState.ERR, reason)
+        self._flush()
+
+    def _flush(self) -> None:
+        self._requester.flush()
+        self._responder.flush()
+
+    def _drop(self, reason: str) -> None:
+        self._host.note_drop("rx_dropped", reason)

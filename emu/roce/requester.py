@@ -1,0 +1,506 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sending half of RC: send elements to request packets, responses to completions, losses to resends.
+
+Elements are posted to ``queue``; the first packet moves one to ``flight``, its completion takes it out.
+``una`` is the oldest PSN not acknowledged, ``nxt`` the next never sent. A loss rewinds: ``at`` and the
+elements' cursors go back, and everything from there is sent again in order with the same PSNs and contents
+(go-back-N).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from emu.nic.engine import ProtectionError
+from emu.nic.work import Cause, Completion, CompletionOpcode, Opcode, QpState, SendRequest, Status
+from emu.roce import syndrome as aeth
+from emu.roce.connection import Connection
+from emu.roce.element import OPERATIONS, Answer, Element, Fault, Operation
+from emu.roce.packet import RocePacket
+from emu.roce.psn import HALF, PSN_MASK, cmp24, distance24, packets_of
+from emu.roce.resend import ResendNote
+from emu.roce.syndrome import Nak
+from emu.roce.timers import RNR_DELAYS, ack_timeout
+from emu.wire.headers import AETH, ATOMIC_ACK, pack_atomic_eth, pack_immediate, pack_reth
+from emu.wire.opcodes import RcOpcode
+
+__all__ = ["ACK_INTERVAL", "MAX_MESSAGE", "WINDOW", "Requester"]
+
+WINDOW = 128
+"""PSNs that may be unacknowledged before no new packet starts; one long READ may exceed it by itself."""
+ACK_INTERVAL = 16
+"""Inside a message every so many packets ask for an acknowledgement; its last packet always does."""
+MAX_MESSAGE = 1 << 31
+"""Longest message in bytes."""
+RNR_FOREVER = 7
+"""rnr_retry value that never gives up."""
+
+_ACKNOWLEDGE = int(RcOpcode.ACKNOWLEDGE)
+_ATOMIC_ACKNOWLEDGE = int(RcOpcode.ATOMIC_ACKNOWLEDGE)
+_READ_FIRST = int(RcOpcode.READ_RESPONSE_FIRST)
+_READ_MIDDLE = int(RcOpcode.READ_RESPONSE_MIDDLE)
+_READ_LAST = int(RcOpcode.READ_RESPONSE_LAST)
+_READ_ONLY = int(RcOpcode.READ_RESPONSE_ONLY)
+_U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+_FATAL_NAKS = {
+    Nak.INVALID_REQUEST: (Status.REM_INV_REQ_ERR, "the responder refused the request as invalid"),
+    Nak.REMOTE_ACCESS: (Status.REM_ACCESS_ERR, "the responder refused access to its memory"),
+    Nak.REMOTE_OPERATION: (Status.REM_OP_ERR, "the responder could not carry out the request"),
+}
+_NO_OPERATION = Operation(CompletionOpcode.NOP, Answer.NOTHING)
+
+
+class Requester:
+    """Requester state of one queue pair. ``failed`` is told why when an element ended in error."""
+
+    def __init__(self, connection: Connection, failed: Callable[[str], None]) -> None:
+        self._connection = connection
+        self._host = connection.host
+        self._failed = failed
+        self._resent = ResendNote(connection.host)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all work and timers, without completions."""
+        self.queue: deque[SendRequest] = deque()
+        self.flight: deque[Element] = deque()
+        self.at = 0
+        self.nxt = self.una = 0
+        self.retry_left = self.rnr_left = 0
+        self.reads_in_flight = 0
+        self.started_retry = False
+        self.ack_deadline: int | None = None
+        self.rnr_deadline: int | None = None
+        self._drained = False
+
+    def start(self) -> None:
+        """RTR to RTS: take the initial PSN and the retry counters from the attributes."""
+        self.nxt = self.una = self._connection.attributes.sq_psn & PSN_MASK
+        self._reload()
+
+    def _reload(self) -> None:
+        self.retry_left = self._connection.attributes.retry_cnt
+        self.rnr_left = self._connection.attributes.rnr_retry
+
+    # Sending
+
+    def post(self, request: SendRequest) -> None:
+        """Queue one element."""
+        self.queue.append(request)
+
+    def transmit(self, now: int, budget: int) -> int:
+        """Send up to ``budget`` request packets, resends first; return how many left."""
+        if self.rnr_deadline is not None:
+            return 0
+        sent = 0
+        flight = self.flight
+        while sent < budget:
+            if self.at >= len(flight):
+                if not self._begin():
+                    break
+                continue
+            element = flight[self.at]
+            if element.fault is not None:
+                break
+            if element.cursor >= element.packets:
+                self.at += 1
+                continue
+            psn = (element.first + element.cursor) & PSN_MASK
+            if psn == self.nxt and distance24(psn, self.una) >= WINDOW:
+                break
+            if not self._send(element, psn):
+                break
+            sent += 1
+        self._resent.flush()
+        if self.ack_deadline is None:
+            self._restart_timer(now)
+        return sent
+
+    def _begin(self) -> bool:
+        """Move the next posted element to flight. False when there is none, or it has to wait."""
+        connection = self._connection
+        if not self.queue or connection.state is not QpState.RTS:
+            return False
+        if distance24(self.nxt, self.una) >= WINDOW:
+            return False
+        request = self.queue[0]
+        if request.fence and self.reads_in_flight:
+            return False
+        operation = OPERATIONS.get(request.opcode, _NO_OPERATION)
+        fault = self._refuse(request, operation)
+        element = Element(request, operation, self.nxt, 0, fault=fault)
+        if fault is None:
+            if operation.answer in (Answer.DATA, Answer.ATOMIC):
+                if self.reads_in_flight >= connection.attributes.max_rd_atomic:
+                    return False
+                self.reads_in_flight += 1
+            if operation.answer in (Answer.DATA, Answer.ACK):
+                element.packets = packets_of(request.length, connection.mtu)
+            elif operation.answer is Answer.ATOMIC:
+                element.packets = 1
+        self.queue.popleft()
+        self.flight.append(element)
+        self._sweep()
+        return connection.state is QpState.RTS
+
+    def _refuse(self, request: SendRequest, operation: Operation) -> Fault | None:
+        """What forbids to carry out ``request`` at all."""
+        if request.opcode not in OPERATIONS:
+            return Fault(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"RC has no operation {request.opcode!r}")
+        longest = min(MAX_MESSAGE, (HALF - WINDOW - 1) * self._connection.mtu)
+        if not 0 <= request.length <= longest:
+            return Fault(
+                Status.LOC_LEN_ERR, Cause.BAD_LENGTH, f"message of {request.length} bytes, at most {longest}"
+            )
+        if operation.answer is Answer.ATOMIC and request.length != 8:
+            return Fault(
+                Status.LOC_QP_OP_ERR,
+                Cause.BAD_LENGTH,
+                f"atomic of {request.length} bytes: RoCE has 8-byte atomics",
+            )
+        if operation.answer in (Answer.DATA, Answer.ATOMIC) and not self._connection.attributes.max_rd_atomic:
+            return Fault(
+                Status.LOC_QP_OP_ERR, Cause.NONE, "READ or atomic on a QP with max_rd_atomic 0 can never run"
+            )
+        return None
+
+    def _send(self, element: Element, psn: int) -> bool:
+        """Send the packet at the element's cursor. False when local memory does not allow it."""
+        request, operation = element.request, element.operation
+        cursor, mtu = element.cursor, self._connection.mtu
+        offset = cursor * mtu
+        extension = b""
+        payload: bytes = b""
+        step = 1
+        if operation.answer is Answer.ACK:
+            end = cursor == element.packets - 1
+            size = request.length - offset if end else mtu
+            if request.inline is not None:
+                payload = request.inline[offset : offset + size]
+            elif size:
+                try:
+                    payload = self._host.gather(request.sges, offset, size)
+                except ProtectionError as error:
+                    element.fault = Fault(Status.LOC_PROT_ERR, error.cause, f"payload: {error.rule}")
+                    self._sweep()
+                    return False
+            if cursor:
+                opcode = operation.last if end else operation.middle
+            else:
+                opcode = operation.only if end else operation.first
+                if operation.write:
+                    extension = pack_reth(request.remote_address & _U64, request.rkey & _U32, request.length)
+            if end and operation.immediate:
+                extension += pack_immediate(request.immediate & _U32)
+            ask = end or cursor % ACK_INTERVAL == ACK_INTERVAL - 1
+            # Only a message that makes the peer's receive completion can ask for its interrupt.
+            solicited = request.solicited and end and (operation.immediate or not operation.write)
+            self._connection.send(opcode, psn, extension, payload, ask, solicited)
+        elif operation.answer is Answer.DATA:
+            step = element.packets - cursor
+            extension = pack_reth(
+                request.remote_address + offset & _U64, request.rkey & _U32, request.length - offset
+            )
+            element.restarted |= psn != self.nxt
+            self._connection.send(operation.only, psn, extension, b"", True)
+        else:
+            compare = request.compare & _U64 if request.opcode is Opcode.ATOMIC_CAS else 0
+            extension = pack_atomic_eth(
+                request.remote_address & _U64, request.rkey & _U32, request.swap_add & _U64, compare
+            )
+            self._connection.send(operation.only, psn, extension, b"", True)
+        if psn == self.nxt:
+            self.nxt = (psn + step) & PSN_MASK
+        else:
+            self._resent.add(psn, len(payload))
+        element.cursor = cursor + step
+        return True
+
+    # Responses
+
+    def receive(self, packet: RocePacket, now: int) -> None:
+        """Handle one response packet."""
+        psn = packet.psn
+        if cmp24(psn, self.nxt) >= 0:
+            self._drop(f"response to PSN {psn}, which was never sent (next is {self.nxt})")
+            return
+        if cmp24(psn, self.una) < 0:
+            self._drop(f"response to PSN {psn} again (oldest unacknowledged is {self.una})")
+            return
+        code = aeth.ACK
+        if packet.opcode != _READ_MIDDLE:
+            code = AETH.unpack_from(packet.frame, packet.extension)[0] >> 24
+        acknowledge = packet.opcode == _ACKNOWLEDGE
+        if acknowledge:
+            if packet.payload_length:
+                self._drop(f"acknowledgement with {packet.payload_length} bytes of payload")
+                return
+            if not (aeth.is_ack(code) or aeth.is_rnr(code) or Nak.SEQUENCE <= code <= Nak.REMOTE_OPERATION):
+                self._drop(f"reserved syndrome {code:#04x}")
+                return
+        covered = psn if acknowledge and aeth.is_ack(code) else (psn - 1) & PSN_MASK
+        if not self._acknowledge(covered, now):
+            return
+        if acknowledge:
+            if not aeth.is_ack(code):
+                self._negative(code, psn, now)
+        else:
+            self._data(packet, code, now)
+
+    def _acknowledge(self, covered: int, now: int) -> bool:
+        """Finish everything up to PSN ``covered``. False when a response turned out lost, or the QP
+        failed.
+        """
+        flight = self.flight
+        while flight:
+            head = flight[0]
+            if cmp24(covered, head.first) < 0:
+                break
+            if head.operation.answer is not Answer.ACK:
+                # Responses come in order, so one that covers this PSN without its data means that data was
+                # lost.
+                missing = (head.first + head.received) & PSN_MASK
+                if cmp24(covered, missing) >= 0:
+                    self._advance(missing, now)
+                    self._retry(missing, now, f"response {missing} was lost", Cause.SEQUENCE_RETRIES)
+                    return False
+                break
+            if cmp24(head.last, covered) > 0:
+                break
+            self._finish(head)
+            if not self._sweep():
+                return False
+        self._advance((covered + 1) & PSN_MASK, now)
+        return True
+
+    def _advance(self, una: int, now: int) -> None:
+        """Move ``una`` forward, which is progress: counters reload, the timer starts anew."""
+        if cmp24(una, self.una) <= 0:
+            return
+        self.una = una
+        self._reload()
+        self.started_retry = False
+        if self.flight and self.at == 0:
+            head = self.flight[0]
+            head.cursor = max(head.cursor, min(distance24(una, head.first), head.packets))
+        self._restart_timer(now)
+
+    def _negative(self, code: int, psn: int, now: int) -> None:
+        """Act on a NAK or RNR NAK for ``psn``, which is in the oldest element."""
+        if aeth.is_rnr(code):
+            self._receiver_not_ready(code, psn, now)
+        elif code == Nak.SEQUENCE:
+            self._host.count("packet_seq_errors")
+            self._retry(psn, now, f"the responder misses PSN {psn}", Cause.SEQUENCE_RETRIES)
+        else:
+            status, sentence = _FATAL_NAKS[Nak(code)]
+            self._fail(Fault(status, Cause.REMOTE_NAK, f"{sentence} (NAK {code:#04x}, PSN {psn})"))
+
+    def _receiver_not_ready(self, code: int, psn: int, now: int) -> None:
+        self._host.count("rnr_naks_received")
+        if self.rnr_deadline is not None:
+            return
+        if self.rnr_left == 0:
+            self._fail(
+                Fault(
+                    Status.RNR_RETRY_EXC_ERR,
+                    Cause.RNR_RETRIES,
+                    f"no receive element for PSN {psn} at the peer",
+                )
+            )
+            return
+        if self.rnr_left != RNR_FOREVER:
+            self.rnr_left -= 1
+        self.ack_deadline = None
+        self.rnr_deadline = now + RNR_DELAYS[code & 0x1F]
+        self._rewind(psn, "receiver not ready")
+
+    def _data(self, packet: RocePacket, code: int, now: int) -> None:
+        """Place a READ response or an atomic's old value; its PSN is the oldest one without answer."""
+        head = self.flight[0] if self.flight else None
+        atomic = packet.opcode == _ATOMIC_ACKNOWLEDGE
+        expected = Answer.ATOMIC if atomic else Answer.DATA
+        if head is None or head.operation.answer is not expected or not aeth.is_ack(code):
+            name = packet.info.name if packet.info is not None else "response"
+            self._fail(
+                Fault(
+                    Status.BAD_RESP_ERR, Cause.NONE, f"{name} for PSN {packet.psn}, which is no answer to it"
+                )
+            )
+            return
+        offset = head.received * self._connection.mtu
+        data: bytes | memoryview = packet.payload
+        if atomic:
+            # The wire is big-endian, both memories little-endian.
+            (original,) = ATOMIC_ACK.unpack_from(packet.frame, packet.extension + AETH.size)
+            data = original.to_bytes(8, "little")
+        else:
+            fault = self._check_read_response(packet, head, offset)
+            if fault is not None:
+                self._fail(fault)
+                return
+        if len(data):
+            try:
+                self._host.scatter(head.request.sges, offset, data)
+            except ProtectionError as error:
+                self._fail(Fault(Status.LOC_PROT_ERR, error.cause, f"result: {error.rule}"))
+                return
+        head.received += 1
+        if head.received == head.packets:
+            self.reads_in_flight -= 1
+            self._finish(head)
+        self._advance((packet.psn + 1) & PSN_MASK, now)
+        self._sweep()
+
+    def _check_read_response(self, packet: RocePacket, head: Element, offset: int) -> Fault | None:
+        """Judge opcode and length of the response at index ``head.received``."""
+        final = head.received == head.packets - 1
+        opcode = packet.opcode
+        # A restarted READ may begin again with FIRST or ONLY (hardware) or go on with MIDDLE or LAST (Linux
+        # rxe).
+        if final:
+            legal = opcode == (_READ_ONLY if head.packets == 1 else _READ_LAST) or (
+                head.restarted and opcode in (_READ_ONLY, _READ_LAST)
+            )
+        else:
+            legal = opcode == (_READ_MIDDLE if head.received else _READ_FIRST) or (
+                head.restarted and opcode in (_READ_FIRST, _READ_MIDDLE)
+            )
+        if not legal:
+            return Fault(
+                Status.BAD_RESP_ERR,
+                Cause.NONE,
+                f"READ response {head.received + 1} of {head.packets} has opcode {opcode:#04x}",
+            )
+        size = head.request.length - offset if final else self._connection.mtu
+        if packet.payload_length != size:
+            return Fault(
+                Status.LOC_LEN_ERR,
+                Cause.BAD_LENGTH,
+                f"READ response with {packet.payload_length} bytes, not {size}",
+            )
+        return None
+
+    # Losses and timers
+
+    def deadline(self) -> int | None:
+        """When :meth:`expire` wants to run."""
+        return self.rnr_deadline if self.rnr_deadline is not None else self.ack_deadline
+
+    def expire(self, now: int) -> None:
+        """Handle whichever timer ran out."""
+        if self.rnr_deadline is not None:
+            if now >= self.rnr_deadline:
+                self.rnr_deadline = None
+                self._host.note_timer("waited long enough for the peer's receive element")
+            return
+        if self.ack_deadline is None or now < self.ack_deadline:
+            return
+        self.ack_deadline = None
+        self._host.count("ack_timeouts")
+        self._host.note_timer(f"no answer to PSN {self.una} within the local ACK timeout")
+        # A timeout is a new loss even if the last one brought no progress.
+        self.started_retry = False
+        self._retry(self.una, now, f"no answer to PSN {self.una} in time", Cause.ACK_TIMEOUT)
+
+    def _restart_timer(self, now: int) -> None:
+        interval = ack_timeout(self._connection.attributes.timeout)
+        waiting = self.una != self.nxt and self.rnr_deadline is None
+        self.ack_deadline = now + interval if waiting and interval is not None else None
+
+    def _retry(self, psn: int, now: int, reason: str, cause: Cause) -> None:
+        """Charge one retry for one loss and go back to ``psn``."""
+        if self.rnr_deadline is not None or self.started_retry:
+            return
+        if self.retry_left == 0:
+            self._fail(Fault(Status.RETRY_EXC_ERR, cause, f"{reason}, and every retry is used up"))
+            return
+        self.retry_left -= 1
+        self.started_retry = True
+        self._rewind(psn, reason)
+        self._restart_timer(now)
+
+    def _rewind(self, psn: int, reason: str) -> None:
+        self._resent.reason = reason
+        found = False
+        for position, element in enumerate(self.flight):
+            if found:
+                element.cursor = 0
+            elif distance24(psn, element.first) < element.packets:
+                found = True
+                self.at = position
+                element.cursor = distance24(psn, element.first)
+
+    # Ends
+
+    def _finish(self, head: Element) -> None:
+        """Complete the oldest element with success."""
+        self.flight.popleft()
+        self.at = max(0, self.at - 1)
+        request = head.request
+        self._host.retire(request.index + request.slots)
+        if request.signaled:
+            self._report(request, Status.SUCCESS, request.length, Cause.NONE)
+
+    def _sweep(self) -> bool:
+        """Finish local operations that became oldest, and fail on a fault that did. False when the QP
+        failed.
+        """
+        flight = self.flight
+        while flight:
+            head = flight[0]
+            if head.fault is not None:
+                self._fail(head.fault)
+                return False
+            if head.operation.answer is not Answer.NOTHING:
+                break
+            self._finish(head)
+        return True
+
+    def _fail(self, fault: Fault) -> None:
+        """End the oldest element in error, and with it the queue pair."""
+        if self.flight:
+            request = self.flight.popleft().request
+            self._host.retire(request.index + request.slots)
+            self._report(request, fault.status, 0, fault.cause)
+        self._failed(fault.reason)
+
+    def flush(self) -> None:
+        """Complete everything left with WR_FLUSH_ERR, in order, and stop the timers."""
+        waiting = [element.request for element in self.flight] + list(self.queue)
+        self.clear()
+        for request in waiting:
+            self._host.retire(request.index + request.slots)
+            self._report(request, Status.WR_FLUSH_ERR, 0, Cause.FLUSHED)
+
+    def _report(self, request: SendRequest, status: Status, length: int, cause: int) -> None:
+        operation = OPERATIONS.get(request.opcode, _NO_OPERATION)
+        self._host.complete(
+            Completion(
+                self._host.qpn,
+                request.index,
+                operation.completion,
+                status,
+                length=length,
+                cause=cause,
+                cookie=request.cookie,
+            )
+        )
+
+    def drained(self) -> bool:
+        """True once in SQD when the messages that had begun are finished."""
+        if self._connection.state is not QpState.SQD:
+            self._drained = False
+            return False
+        if self.flight or self._drained:
+            return False
+        self._drained = True
+        return True
+
+    def idle(self) -> bool:
+        """True when nothing is queued or in flight."""
+        return not self.queue and not self.flight
+
+    def _drop(self, reason: str) -> None:
+        self._host.note_drop("rx_dropped", reason)
