@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from emu.capture.pcapng import BYTE_ORDER_MAGIC, BlockType, Direction, Interface, Option, PcapngError
 
-__all__ = ["MAX_BLOCK", "PacketRecord", "PcapngReader"]
+__all__ = ["MAX_BLOCK", "PacketRecord", "PcapngError", "PcapngReader"]
 
 MAX_BLOCK = 16 * 1024 * 1024
 """Longest block accepted, in bytes. A longer one is taken for damage, not for a reason to allocate memory."""
@@ -54,7 +54,7 @@ class PcapngReader:
         self._file: BinaryIO = open(self.path, "rb")  # noqa: SIM115 - closed by close() or the with statement
         try:
             if self._file.read(4) != b"\x0a\x0d\x0d\x0a":
-                raise PcapngError(f"{self.path} is not a pcapng file (no section header)")
+                raise PcapngError("not a pcapng file: it has no section header")
             self._file.seek(0)
         except BaseException:
             self._file.close()
@@ -84,8 +84,10 @@ class PcapngReader:
                     yield self._packet(body)
                 elif kind == BlockType.SIMPLE_PACKET:
                     yield self._simple_packet(body)
-        except (_Damage, struct.error) as error:
+        except _Damage as error:
             self.damage = f"block at byte {self._offset}: {error}"
+        except struct.error:
+            self.damage = f"block at byte {self._offset}: too short for its type"
 
     def _next_block(self) -> tuple[int, bytes] | None:
         self._offset = self._file.tell()

@@ -86,10 +86,10 @@ class Lane:
         if not MIN_FRAME <= size <= MAX_FRAME:
             if size < MIN_FRAME:
                 counters.runt += 1
-                self._report(frame, f"{size} bytes are less than an Ethernet header ({MIN_FRAME})")
+                self._report(frame, f"shorter than an Ethernet header ({MIN_FRAME})")
             else:
                 counters.giant += 1
-                self._report(frame, f"{size} bytes are more than the link carries ({MAX_FRAME})")
+                self._report(frame, f"longer than the link carries ({MAX_FRAME})")
         elif not self.up:
             counters.down += 1
             self._report(frame, "link is down")
@@ -154,7 +154,7 @@ class Lane:
                     self._scheduler.now(),
                     self.function,
                     length=len(frame),
-                    text=f"{self.direction}: {reason}",
+                    text=f"{len(frame)} bytes {self.direction}: {reason}",
                     frame=frame,
                 )
             )

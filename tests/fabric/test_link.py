@@ -143,7 +143,7 @@ def test_a_lost_frame_is_counted_and_reported_with_its_bytes() -> None:
     assert bench.link.counters()["out.lost"] == 1
     (drop,) = bench.drops
     assert (drop.function, drop.length, drop.frame) == ("n0", 64, numbered(9))
-    assert drop.text == "to far end: lost, as the link's loss of 1 asks"
+    assert drop.text == "64 bytes to far end: lost, as the link's loss of 1 asks"
 
 
 @pytest.mark.parametrize(
