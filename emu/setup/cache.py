@@ -180,12 +180,8 @@ class Cache:
             if entry.resolve() not in in_use:
                 _remove(entry)
 
-    def workspace_id(self, checkout: Path = CHECKOUT) -> str:
-        """Short name of a checkout, stable as long as it stays where it is."""
-        return hashlib.sha256(str(checkout).encode()).hexdigest()[:12]
-
     def _link(self, name: str, checkout: Path) -> Path:
-        return self.root / "checkout" / self.workspace_id(checkout) / name
+        return self.root / "checkout" / hashlib.sha256(str(checkout).encode()).hexdigest()[:12] / name
 
 
 @contextlib.contextmanager

@@ -55,7 +55,7 @@ def build_modules(
     def make(fresh: Path) -> Mapping[str, object]:
         nonlocal seconds, output
         start = time.monotonic()
-        space = Workspace.open(tree, f"modules-{flavour}", checkout=checkout)
+        space = Workspace.open(tree, f"modules-{flavour}")
         with space.lock():
             space.mirror(guest, _FOLDERS)
             what = f"the kernel modules for {kernel.release}"

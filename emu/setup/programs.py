@@ -29,7 +29,7 @@ def build_programs(tree: Tree, *, cache: Cache | None = None, checkout: Path = C
     inputs = _inputs(tree, guest)
 
     def make(fresh: Path) -> Mapping[str, object]:
-        space = Workspace.open(tree, "programs", checkout=checkout)
+        space = Workspace.open(tree, "programs")
         out = space.path / "out"
         with space.lock():
             space.mirror(guest, _FOLDERS)

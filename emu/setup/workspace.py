@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from emu.setup.cache import CHECKOUT, Cache, disk_errors
+from emu.setup.cache import disk_errors
 from emu.setup.error import BuildError, SetupError
 from emu.setup.tree import Tree
 
@@ -27,7 +27,7 @@ _MANIFEST = ".mirrored"
 
 @dataclass(frozen=True)
 class Workspace:
-    """The build directory of one checkout for one purpose.
+    """The build directory for one purpose. Checkouts share it: only what differs between them is rebuilt.
 
     :param tree: the tree whose programs work in it.
     :param path: the directory on the host.
@@ -37,9 +37,9 @@ class Workspace:
     path: Path
 
     @classmethod
-    def open(cls, tree: Tree, name: str, *, checkout: Path = CHECKOUT) -> Workspace:
-        """The workspace ``name`` of a checkout in a tree, made when it does not exist."""
-        path = tree.path / "build" / Cache.default().workspace_id(checkout) / name
+    def open(cls, tree: Tree, name: str) -> Workspace:
+        """The workspace ``name`` in a tree, made when it does not exist."""
+        path = tree.path / "build" / name
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
         return cls(tree, path)
