@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -221,25 +220,17 @@ def _numbers(entry: EnumEntry) -> str:
     notes = notes_of(entry.numbers)
     lines = list(_comment(f"{_capital(entry.title)}."))
     if entry.c_name is None:
-        for member in _members(entry):
+        for member in entry.members():
             if member.name in notes:
                 lines.extend(_comment(notes[member.name]))
             lines.append(_define(entry.constant(member), f"{member.value:#x}"))
         return "\n".join([*lines, ""])
     lines.append(f"enum {entry.c_name} {{")
-    for member in _members(entry):
+    for member in entry.members():
         if member.name in notes:
             lines.extend(_comment(notes[member.name], "\t"))
         lines.append(f"\t{entry.constant(member)} = {member.value},")
     return "\n".join([*lines, "};", ""])
-
-
-def _members(entry: EnumEntry) -> list[enum.IntEnum | enum.IntFlag]:
-    """Members that have a bit or number of their own (a flag class's "none" has no bit)."""
-    numbers: Iterable[enum.IntEnum | enum.IntFlag] = entry.numbers
-    return [
-        member for member in numbers if entry.c_name is not None or isinstance(member, enum.IntEnum) or member
-    ]
 
 
 def _counters() -> str:
@@ -296,7 +287,7 @@ def _name_function(entry: EnumEntry) -> str:
         "{",
         "\tswitch (value) {",
     ]
-    for member in _members(entry):
+    for member in entry.members():
         lines.extend([f"\tcase {entry.constant(member)}:", f'\t\treturn "{member.name}";'])
     lines.extend(["\tdefault:", '\t\treturn "unknown";', "\t}", "}", ""])
     return "\n".join(lines)

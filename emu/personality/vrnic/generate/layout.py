@@ -7,6 +7,7 @@ import ast
 import enum
 import inspect
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from construct import Array, Bytes, Construct, FormatField, Renamed, Struct
@@ -67,6 +68,15 @@ class EnumEntry:
     title: str
     named: bool = False
     """True when the header has a function that turns a value into its name, for a driver's messages."""
+
+    def members(self) -> list[enum.IntEnum | enum.IntFlag]:
+        """Members that are numbers or bits of their own (the "none" of a flag class is not)."""
+        numbers: Iterable[enum.IntEnum | enum.IntFlag] = self.numbers
+        return [
+            member
+            for member in numbers
+            if self.c_name is not None or not issubclass(self.numbers, enum.IntFlag) or member
+        ]
 
     def constant(self, member: enum.IntEnum | enum.IntFlag) -> str:
         """C name of a member."""
