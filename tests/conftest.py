@@ -14,6 +14,7 @@ from emu.transport.model import DeviceModel
 from tests.vfio_user import Client
 
 Connect = Callable[[DeviceModel], Client]
+Serve = Callable[[DeviceModel], Endpoint]
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def loop() -> Iterator[Loop]:
 
 
 @pytest.fixture
-def serve(loop: Loop, tmp_path: Path) -> Iterator[Callable[[DeviceModel], Endpoint]]:
+def serve(loop: Loop, tmp_path: Path) -> Iterator[Serve]:
     """Serve device models, each on its own socket; all are closed at the end."""
     endpoints: list[Endpoint] = []
 
@@ -41,7 +42,7 @@ def serve(loop: Loop, tmp_path: Path) -> Iterator[Callable[[DeviceModel], Endpoi
 
 
 @pytest.fixture
-def vfio_client(serve: Callable[[DeviceModel], Endpoint], loop: Loop) -> Iterator[Connect]:
+def vfio_client(serve: Serve, loop: Loop) -> Iterator[Connect]:
     """``vfio_client(model)`` serves a model and returns a client attached to it.
 
     Several calls give several functions in one server, as a guest with a NIC and a GPU has them. An exception

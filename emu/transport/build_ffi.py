@@ -148,7 +148,7 @@ def _run(command: list[str]) -> None:
     except FileNotFoundError:
         raise BuildError(f"no C compiler: {command[0]} not found") from None
     if answer.returncode != 0:
-        raise BuildError(f"{command[0]} failed:\n{answer.stderr.strip()[-4000:]}")
+        raise BuildError(f"{command[0]} failed:\n{answer.stderr.strip()[:4000]}")
 
 
 def main() -> int:

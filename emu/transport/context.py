@@ -96,6 +96,7 @@ class Endpoint:
         )
         self._listen_fd: int = self._lib.vrnic_poll_fd(self._context)
         loop.add_reader(self._listen_fd, self._on_listen)
+        model.connect(self)
 
     @property
     def attached(self) -> bool:
@@ -181,7 +182,7 @@ class Endpoint:
         log.info("%s: client attached", self.model.name)
         self._observe("client attached")
         with self._guarded("attach"):
-            self.model.attached(self.dma, self.trigger)
+            self.model.attached(self.dma)
 
     def _turn_away(self) -> None:
         if self._lib.vrnic_refuse(self._context) == 0:
@@ -216,8 +217,7 @@ class Endpoint:
         with self._calling():
             self._lib.vrnic_close(context)
         self._context = None
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
+        self._remove_socket()
 
     # What the library calls, through emu.transport.callbacks; none may let an exception out.
 
@@ -311,9 +311,14 @@ class Endpoint:
             self._check(lib.vrnic_realize(context, self.model.msix_vectors), "device")
         except EndpointError:
             lib.vrnic_close(context)
-            os.unlink(self.path)
+            self._remove_socket()
             raise
         return context
+
+    def _remove_socket(self) -> None:
+        # Later generations of the library do it themselves.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
 
     def _check(self, result: int, what: str) -> None:
         if result < 0:

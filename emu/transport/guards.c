@@ -9,6 +9,7 @@
  *  dma_controller_add_region  a file shorter than the range it is announced for (SIGBUS on access)
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -31,6 +32,14 @@ ssize_t __wrap_recv(int fd, void *buffer, size_t size, int flags);
 int __real_handle_device_set_irqs(vfu_ctx_t *ctx, vfu_msg_t *msg);
 int __wrap_handle_device_set_irqs(vfu_ctx_t *ctx, vfu_msg_t *msg);
 
+/* What to say of a message that is not there whole: 0 for not yet, -1 when the client has hung up. */
+static int incomplete(int fd)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&poll_fd, 1, 0) == 0 ? 0 : -1;
+}
+
 /* 1: the first message is there whole. 0: not yet. -1: it never will be. */
 static int greeted(int fd)
 {
@@ -44,12 +53,12 @@ static int greeted(int fd)
 	if (got == 0)
 		return -1;
 	if ((size_t)got < sizeof(header))
-		return 0;
+		return incomplete(fd);
 	if (header.msg_size < sizeof(header) || header.msg_size > GREETING_MAX)
 		return -1;
 	if (ioctl(fd, FIONREAD, &queued) < 0)
 		return -1;
-	return (uint32_t)queued >= header.msg_size;
+	return (uint32_t)queued >= header.msg_size ? 1 : incomplete(fd);
 }
 
 int __wrap_accept(int fd, struct sockaddr *address, socklen_t *length)

@@ -4,20 +4,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from emu.transport.dma import DmaMap
 
-__all__ = ["CONFIG_REGION", "DeviceModel", "RegionSpec", "ResetKind", "Trigger"]
+__all__ = ["CONFIG_REGION", "DeviceModel", "IrqSink", "RegionSpec", "ResetKind"]
 
 CONFIG_REGION = 7
 """Region index of the PCI configuration space (``VFIO_PCI_CONFIG_REGION_INDEX``); 0..5 are the BARs."""
-
-Trigger = Callable[[int], bool]
-"""Signals one MSI-X vector. True: the client was told. False: the client has no eventfd for the vector yet
-(masked or not requested); the transport keeps it pending and delivers it once the eventfd is there."""
 
 
 class ResetKind(enum.Enum):
@@ -46,10 +41,14 @@ class RegionSpec:
 
 
 class IrqSink(Protocol):
-    """Where a function's MSI-X messages go: the client's event descriptors."""
+    """Where a function's MSI-X messages go: the client's event descriptors (eventfd)."""
 
     def trigger(self, vector: int) -> bool:
-        """Signal ``vector``. False: no event descriptor yet, the sink delivers it when there is; or no client."""
+        """Signal ``vector``; True when the client was told.
+
+        False: it has no event descriptor for the vector yet (masked, or not requested), and the sink delivers
+        the message once there is one; or there is no client or no such vector, and the message is dropped.
+        """
 
 
 class DeviceModel(Protocol):
@@ -74,8 +73,11 @@ class DeviceModel(Protocol):
     def region_write(self, index: int, offset: int, data: bytes) -> None:
         """A write; ``data`` is the guest's bytes in memory order."""
 
-    def attached(self, dma: DmaMap, trigger: Trigger) -> None:
-        """A client connected; ``dma`` is its map and ``trigger`` its interrupts for as long as it stays."""
+    def connect(self, sink: IrqSink) -> None:
+        """Called once, when an endpoint takes the function: ``sink`` takes its MSI-X messages from now on."""
+
+    def attached(self, dma: DmaMap) -> None:
+        """A client connected; ``dma`` is its map for as long as it stays."""
 
     def dma_unmapping(self, address: int, size: int) -> None:
         """The range disappears when this returns."""

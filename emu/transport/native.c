@@ -22,6 +22,7 @@ struct vrnic_endpoint {
 	int listen_fd;
 	int waiting;
 	bool muted;
+	bool lost;
 	uint32_t queued;
 	struct vrnic_write queue[VRNIC_QUEUE];
 };
@@ -122,7 +123,8 @@ static int on_reset(vfu_ctx_t *ctx, vfu_reset_type_t type)
 	struct vrnic_endpoint *ep = vfu_get_private(ctx);
 
 	flush(ep);
-	vrnic_py_reset(ep->handle, type == VFU_RESET_LOST_CONN);
+	ep->lost = type == VFU_RESET_LOST_CONN;
+	vrnic_py_reset(ep->handle, ep->lost);
 	return 0;
 }
 
@@ -222,13 +224,17 @@ int vrnic_drain(struct vrnic_endpoint *ep, int budget)
 	int done = 0;
 	int ret = 0;
 
-	while (done < budget) {
+	ep->lost = false;
+	/* A client lost while its reply was sent is told as success by the library. */
+	while (done < budget && !ep->lost) {
 		ret = vfu_run_ctx(ep->ctx);
 		if (ret <= 0)
 			break;
 		done += ret;
 	}
 	ret = ret < 0 ? -errno : done;
+	if (ep->lost)
+		ret = -ENOTCONN;
 	flush(ep);
 	return ret;
 }

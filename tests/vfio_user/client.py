@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from emu.transport.context import Endpoint
 from emu.transport.loop import Loop
 from tests.vfio_user import protocol
 from tests.vfio_user.protocol import Command, Flags, Irq, IrqAction
@@ -102,10 +103,21 @@ class Client:
         self._fired: dict[int, int] = {}
         self._mappings: list[mmap.mmap] = []
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(path)
         self.socket.setblocking(False)
+        self._connect(path)
         if greet:
             self.negotiate()
+
+    def _connect(self, path: str) -> None:
+        """Connect, turning the loop while an earlier connection still waits to be accepted."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                return self.socket.connect(path)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"nobody accepts on {path}") from None
+                self.loop.step(0.01)
 
     # Messages.
 
@@ -159,6 +171,14 @@ class Client:
             raise ClientError(number, os.strerror(number))
         return payload
 
+    def drop_input(self) -> None:
+        """Forget whatever the server sent. :raises Disconnected: it closed the connection."""
+        self._receive()
+        self._buffer.clear()
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []
+
     def until(self, condition: Callable[[], bool]) -> None:
         """Turn the loop until ``condition()``. :raises TimeoutError: it does not come true."""
         deadline = time.monotonic() + self.patience
@@ -174,6 +194,13 @@ class Client:
         """Return when everything sent so far is processed and no deferred call of the loop waits."""
         self.request(Command.DEVICE_GET_INFO, protocol.DEVICE_INFO.pack(protocol.DEVICE_INFO.size, 0, 0, 0))
         self.until(lambda: self.loop.idle)
+
+    def until_lost(self, endpoint: Endpoint) -> None:
+        """After :meth:`close`: turn the loop until the server noticed."""
+        deadline = time.monotonic() + self.patience
+        while endpoint.attached:
+            assert time.monotonic() < deadline, "the server did not notice that the client is gone"
+            self.loop.step(0.01)
 
     # Device and regions.
 
