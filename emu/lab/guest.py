@@ -60,6 +60,11 @@ class Guest:
         return None if self._process is None else self._process.pid
 
     @property
+    def alive(self) -> bool:
+        """Whether QEMU runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def agent(self) -> Agent:
         """The guest's agent.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from emu.lab.image import SHARE_MODULES, GuestImage, build_image, module_closure, program_closure
 from emu.setup.accelerator import choose_accelerator
-from emu.setup.cache import CHECKOUT, Cache
+from emu.setup.cache import CHECKOUT, Cache, content_key
 from emu.setup.modules import Modules, build_modules
 from emu.setup.programs import build_programs
 from emu.setup.tree import Kernel, Tree
@@ -27,7 +27,7 @@ _TOOL_DATA = ("/usr/share/misc/pci.ids",)
 def live_modules(cache: Cache | None = None) -> Path:
     """The folder interactive guests see as ``/build``: the modules this checkout built last."""
     chosen = cache or Cache.default()
-    return chosen.root / "live" / chosen.workspace_id()
+    return chosen.root / "live" / content_key({"checkout": str(CHECKOUT)})
 
 
 def publish_modules(modules: Modules, cache: Cache | None = None) -> Path:
