@@ -243,6 +243,13 @@ class Nic:
         eq.ring.release()
         del self.eqs.items[eq.number]
 
+    def check_log_size(self, field: str, value: int, least: int) -> None:
+        """Check a queue's size. :raises NicError: BAD_FIELD ``field``, not in ``least``..max_log_ring."""
+        if not least <= value <= self.limits.max_log_ring:
+            raise NicError(
+                ErrorKind.BAD_FIELD, f"{field} {value} is not in {least}..{self.limits.max_log_ring}", field
+            )
+
     def cq_bytes(self, mode: CqMode, log_size: int) -> int:
         """Bytes of memory a CQ needs."""
         if mode is CqMode.COUNTER:
@@ -264,7 +271,7 @@ class Nic:
 
         :raises NicError: BAD_FIELD ``log_size``, NOT_OWNER ``ring_key``, NO_RESOURCE.
         """
-        self._check_log_size("log_size", log_size, 0)
+        self.check_log_size("log_size", log_size, 0)
         if memory.region is not None and memory.region.pd.context is not context:
             raise NicError(
                 ErrorKind.NOT_OWNER, f"key {memory.region.key:#x} belongs to another context", "ring_key"
@@ -304,9 +311,9 @@ class Nic:
                 raise NicError(
                     ErrorKind.NOT_OWNER, f"key {memory.region.key:#x} belongs to another PD", "ring_key"
                 )
-        self._check_log_size("sq_log_size", config.send_log_size, 1)
+        self.check_log_size("sq_log_size", config.send_log_size, 1)
         if config.receive is not None:
-            self._check_log_size("rq_log_size", config.receive_log_size, 0)
+            self.check_log_size("rq_log_size", config.receive_log_size, 0)
         number = self.qps.reserve()
         qp = QueuePair(self.platform, number, config, self.keys, self.submission, self._create_engine)
         self.qps.items[number] = qp
@@ -342,12 +349,6 @@ class Nic:
         self.checks.clear()
         if self.platform.events.mask & _RESET:
             self.platform.trace.emit(Kind.RESET, reason)
-
-    def _check_log_size(self, field: str, value: int, least: int) -> None:
-        if not least <= value <= self.limits.max_log_ring:
-            raise NicError(
-                ErrorKind.BAD_FIELD, f"{field} {value} is not in {least}..{self.limits.max_log_ring}", field
-            )
 
     def _receive(self, frame: bytes) -> None:
         platform = self.platform

@@ -121,7 +121,9 @@ class EngineHost(Protocol):
     def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
         """64-bit fetch-and-add (``add`` given) or compare-and-swap at ``address``; the old value.
 
-        ``address`` is 8-byte aligned. Operands are unsigned host integers; memory holds them in the guest's (little-endian) order.
+        ``address`` is 8-byte aligned. Operands are unsigned host integers; memory holds them in the guest's
+        (little-endian) order.
+
         :raises ProtectionError: no REMOTE_ATOMIC, or the target is not atomic-capable.
         """
 

@@ -186,10 +186,10 @@ class Submission:
         if qp.fetched != qp.doorbell and self._may_fetch(qp):
             self._fetch(qp)
         more = engine.transmit(now, BUDGET)
-        if qp.fault is not None:
-            self._settle(qp, qp.fault)
         if qp.closed:
             return False
+        if qp.fault is not None:
+            self._settle(qp, qp.fault)
         self._arm(qp)
         return more or (qp.fetched != qp.doorbell and self._may_fetch(qp))
 

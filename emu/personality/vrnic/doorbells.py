@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BAR2: doorbell pages.
+
+The hottest path of the device: a good doorbell is one integer, two look-ups and a hand-over to the core,
+which does the work later. Everything that is wrong with it is sorted out apart.
+"""
+
+from __future__ import annotations
+
+from emu.nic.checks import Rule
+from emu.nic.cq import Arm
+from emu.nic.device import Nic
+from emu.personality.vrnic.contract.descriptors import (
+    DOORBELL_QPN_MASK,
+    DOORBELL_QPN_SHIFT,
+    DOORBELL_TYPE_SHIFT,
+    DOORBELL_VALID,
+    DoorbellOffset,
+    DoorbellType,
+)
+from emu.personality.vrnic.contract.identity import DOORBELL_PAGE_SIZE
+
+__all__ = ["Doorbells"]
+
+_PAGE_SHIFT = DOORBELL_PAGE_SIZE.bit_length() - 1
+_PAGE_MASK = DOORBELL_PAGE_SIZE - 1
+_INDEX_MASK = 0xFFFFFFFF
+_SHIFT, _MASK = DOORBELL_QPN_SHIFT, DOORBELL_QPN_MASK
+
+
+def _top(kind: DoorbellType) -> int:
+    """Bits 63..56 of a valid doorbell of this type."""
+    return DOORBELL_VALID >> DOORBELL_TYPE_SHIFT | kind
+
+
+_SQ_TOP = _top(DoorbellType.SQ)
+_TOPS = {
+    int(DoorbellOffset.SQ): (_SQ_TOP,),
+    int(DoorbellOffset.RQ): (_top(DoorbellType.RQ),),
+    int(DoorbellOffset.CQ_CONSUMER): (_top(DoorbellType.CQ_CONSUMER),),
+    int(DoorbellOffset.CQ_ARM): (_top(DoorbellType.CQ_ARM), _top(DoorbellType.CQ_ARM_SOLICITED)),
+}
+"""Bits 63..56 that each offset takes."""
+_SOLICITED_TOP = _top(DoorbellType.CQ_ARM_SOLICITED)
+
+
+class Doorbells:
+    """Handler of BAR2; implements :class:`emu.pcie.bar.BarHandler`."""
+
+    def __init__(self, nic: Nic) -> None:
+        self._nic = nic
+        self._qps = nic.qps.items
+        self._cqs = nic.cqs.items
+        self._counters = nic.counters
+        self._ring = nic.submission.ring
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Doorbells are write-only: zero, counted."""
+        self._counters.bad_mmio += 1
+        return bytes(size)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """One doorbell; anything but a valid one of its page and offset is ignored, counted and reported."""
+        if len(data) == 8 and not offset & _PAGE_MASK:
+            value = int.from_bytes(data, "little")
+            qp = self._qps.get(value >> _SHIFT & _MASK)
+            if (
+                qp is not None
+                and value >> DOORBELL_TYPE_SHIFT == _SQ_TOP
+                and qp.pd.context.number == offset >> _PAGE_SHIFT
+            ):
+                self._ring(qp, value & _INDEX_MASK)
+                return
+        self._other(offset, data)
+
+    def _other(self, offset: int, data: bytes) -> None:
+        page, register = offset >> _PAGE_SHIFT, offset & _PAGE_MASK
+        if len(data) != 8 or offset & 7:
+            self._ignore(
+                Rule.C12_WIDTH,
+                f"{len(data)}-byte store at {register:#x} of doorbell page {page}; "
+                "ring with one aligned 64-bit store",
+            )
+            return
+        value = int.from_bytes(data, "little")
+        tops = _TOPS.get(register)
+        number = value >> _SHIFT & _MASK
+        top = value >> DOORBELL_TYPE_SHIFT
+        if tops is None:
+            self._ignore(Rule.C29_UNSUPPORTED, f"no doorbell at {register:#x} of page {page}")
+        elif not value & DOORBELL_VALID:
+            self._ignore(
+                Rule.C12_WIDTH,
+                f"doorbell {value:#018x} at {register:#x} lacks the valid bit; were its halves swapped?",
+                number,
+            )
+        elif top not in tops:
+            self._ignore(
+                Rule.C29_UNSUPPORTED,
+                f"doorbell {value:#018x} has a type or reserved bits that offset {register:#x} does not take",
+                number,
+            )
+        elif register in (DoorbellOffset.SQ, DoorbellOffset.RQ):
+            self._queue_pair(page, register, number, value & _INDEX_MASK)
+        else:
+            self._completion_queue(page, top, register, number, value & _INDEX_MASK)
+
+    def _queue_pair(self, page: int, register: int, number: int, index: int) -> None:
+        qp = self._qps.get(number)
+        if qp is None:
+            self._ignore(
+                Rule.C02_OWNER, f"doorbell on page {page} for QP {number:#x}, which does not exist", number
+            )
+        elif qp.pd.context.number != page:
+            self._ignore(
+                Rule.C02_OWNER,
+                f"QP {number:#x} was rung through page {page} but belongs to page {qp.pd.context.number}",
+                number,
+            )
+        elif register == DoorbellOffset.RQ:
+            self._nic.submission.ring_receive(qp, index)
+        else:
+            self._ring(qp, index)
+
+    def _completion_queue(self, page: int, top: int, register: int, number: int, index: int) -> None:
+        cq = self._cqs.get(number)
+        if cq is None:
+            self._ignore(Rule.C02_OWNER, f"doorbell on page {page} for CQ {number}, which does not exist")
+            return
+        if cq.context.number != page:
+            self._ignore(
+                Rule.C02_OWNER,
+                f"CQ {number} was rung through page {page} but belongs to page {cq.context.number}",
+            )
+            return
+        if register == DoorbellOffset.CQ_CONSUMER:
+            accepted = cq.consume(index)
+        else:
+            accepted = cq.arm(index, Arm.SOLICITED if top == _SOLICITED_TOP else Arm.NEXT)
+        if accepted:
+            self._counters.doorbells += 1
+        else:
+            self._counters.doorbells_ignored += 1
+
+    def _ignore(self, rule: Rule, text: str, qpn: int | None = None) -> None:
+        self._counters.doorbells_ignored += 1
+        self._nic.checks.report(rule, f"{text}; doorbell ignored", qpn=qpn)

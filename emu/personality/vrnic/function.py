@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NIC as a PCIe function with this personality, ready to be served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from emu.clock import Scheduler
+from emu.events import EventBus
+from emu.fabric.port import Port
+from emu.nic.device import Nic
+from emu.nic.engine import EngineFactory, PacketParser
+from emu.nic.limits import NicLimits
+from emu.pcie.function import Function
+from emu.pcie.header import Identity
+from emu.pcie.hierarchy import Hierarchy
+from emu.personality.vrnic.admin import AdminQueue
+from emu.personality.vrnic.contract import identity
+from emu.personality.vrnic.contract.commands import GID_TABLE_SIZE
+from emu.personality.vrnic.contract.descriptors import MAX_INLINE
+from emu.personality.vrnic.doorbells import Doorbells
+from emu.personality.vrnic.formats import vrnic_formats
+from emu.personality.vrnic.registers import NicRegisters
+
+__all__ = ["VrnicFunction", "build_nic_function"]
+
+IDENTITY = Identity(
+    vendor=identity.VENDOR_ID,
+    device=identity.NIC_DEVICE_ID,
+    class_code=identity.NIC_CLASS,
+    subsystem_vendor=identity.VENDOR_ID,
+    subsystem=identity.SUBSYSTEM_ID,
+)
+LIMITS = NicLimits(
+    contexts=identity.DOORBELL_PAGES - 1,
+    vectors=identity.NIC_VECTORS,
+    eqs=identity.NIC_VECTORS - 1,
+    max_inline=MAX_INLINE,
+    gid_table_size=GID_TABLE_SIZE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VrnicFunction:
+    """A NIC's parts: the function to serve, the core behind it, and its register and doorbell blocks."""
+
+    function: Function
+    nic: Nic
+    registers: NicRegisters
+    doorbells: Doorbells
+    admin: AdminQueue
+
+
+def build_nic_function(
+    name: str,
+    hierarchy: Hierarchy,
+    *,
+    port: Port,
+    scheduler: Scheduler,
+    events: EventBus,
+    create_engine: EngineFactory,
+    parse: PacketParser,
+    mac: bytes,
+    gids: Sequence[bytes],
+) -> VrnicFunction:
+    """A NIC called ``name`` ("node0.nic0") on ``port``, with MAC ``mac`` (6 bytes) and initial ``gids`` (16
+    bytes each).
+
+    Its serial number is the EUI-64 of the MAC. Every reset of the function, and CONTROL.RESET, empties it.
+
+    :raises ValueError: an address of the wrong size.
+    """
+    function = Function(
+        name, IDENTITY, hierarchy, serial=int.from_bytes(mac[:3] + b"\xff\xfe" + mac[3:], "big")
+    )
+    msix = function.add_msix(identity.NIC_MSIX_BAR, identity.NIC_VECTORS, bar_size=identity.NIC_MSIX_SIZE)
+    nic = Nic(
+        name,
+        bus=function.bus,
+        interrupts=msix,
+        port=port,
+        scheduler=scheduler,
+        events=events,
+        formats=vrnic_formats(LIMITS),
+        create_engine=create_engine,
+        parse=parse,
+        mac=mac,
+        gids=gids,
+        limits=LIMITS,
+    )
+    admin = AdminQueue(nic, msix)
+
+    def reset(reason: str) -> None:
+        admin.clear()
+        nic.reset(reason)
+
+    registers = NicRegisters(nic, admin, lambda: reset("CONTROL.RESET"), identity.DOORBELL_PAGES)
+    doorbells = Doorbells(nic)
+    function.add_bar(identity.NIC_REGISTER_BAR, identity.NIC_REGISTER_SIZE, registers)
+    function.add_bar(
+        identity.NIC_DOORBELL_BAR, identity.DOORBELL_PAGES * identity.DOORBELL_PAGE_SIZE, doorbells
+    )
+    function.on_reset(lambda kind: reset(kind.value))
+    return VrnicFunction(function, nic, registers, doorbells, admin)
