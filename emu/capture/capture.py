@@ -2,9 +2,9 @@
 """A lab's capture file: what the NICs sent and received, with the device events in between, in order.
 
 A frame appears on the interface of the NIC that sent it (outbound) and of the one that received it (inbound),
-as seen at that NIC; a frame lost between them shows once, followed by a "frame dropped" event. All device
-events of the lab are on one interface of their own, so that reading the file from top to bottom tells the
-story.
+as seen at that NIC, with the QP it belongs to (where the event names one) as its queue number; a frame lost
+between them shows once, followed by a "frame dropped" event. All device events of the lab are on one
+interface of their own, so that reading the file from top to bottom tells the story.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class Capture:
             direction = Direction.OUTBOUND if kind is Kind.FRAME_OUT else Direction.INBOUND
             self._frames += 1
             self._counts[interface] += 1
-            self._writer.add_packet(interface, stamp, event.frame, direction, event.text)
+            queue = None if event.qpn is None else event.qpn & 0xFFFF_FFFF
+            self._writer.add_packet(interface, stamp, event.frame, direction, queue)
         else:
             self._records += 1
             self._counts[self._events] += 1

@@ -67,6 +67,7 @@ class Option(enum.IntEnum):
     IF_DESCRIPTION = 3
     IF_TSRESOL = 9
     EPB_FLAGS = 2
+    EPB_QUEUE = 6
     ISB_IFRECV = 4
     ISB_IFDROP = 5
 
@@ -91,6 +92,7 @@ class Interface:
 
 _EPB = struct.Struct("<7I")
 _EPB_TAIL = struct.Struct("<HHIHHI")
+_EPB_QUEUE_TAIL = struct.Struct("<HHIHHIHHI")
 _LENGTH = struct.Struct("<I")
 _PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
 _OPTION_LIMIT = 0xFFFF
@@ -132,21 +134,32 @@ def encode_interface(link_type: LinkType, name: str, description: str = "") -> b
 
 
 def encode_packet(
-    interface: int, time: int, data: bytes, direction: Direction = Direction.UNKNOWN, comment: str = ""
+    interface: int,
+    time: int,
+    data: bytes,
+    direction: Direction = Direction.UNKNOWN,
+    queue: int | None = None,
+    comment: str = "",
 ) -> tuple[bytes, bytes, bytes]:
-    """Enhanced packet block as three pieces to be written one after the other; the middle one is ``data``
-    itself.
+    """Enhanced packet block as three pieces to be written in a row; the middle one is ``data`` itself.
 
     :param time: nanoseconds since 1970.
+    :param queue: queue of the interface the packet belongs to, 32 bits.
     """
     size = len(data)
     pad = _PADS[size & 3]
     if comment:
-        options = encode_options(
-            [(int(Option.COMMENT), comment.encode()), (int(Option.EPB_FLAGS), _LENGTH.pack(direction))]
+        options = [(int(Option.COMMENT), comment.encode()), (int(Option.EPB_FLAGS), _LENGTH.pack(direction))]
+        if queue is not None:
+            options.append((int(Option.EPB_QUEUE), _LENGTH.pack(queue)))
+        encoded = encode_options(options)
+        length = 32 + size + len(pad) + len(encoded)
+        tail = pad + encoded + _LENGTH.pack(length)
+    elif queue is not None:
+        length = 52 + size + len(pad)
+        tail = pad + _EPB_QUEUE_TAIL.pack(
+            Option.EPB_FLAGS, 4, direction, Option.EPB_QUEUE, 4, queue, Option.END, 0, length
         )
-        length = 32 + size + len(pad) + len(options)
-        tail = pad + options + _LENGTH.pack(length)
     elif direction:
         length = 44 + size + len(pad)
         tail = pad + _EPB_TAIL.pack(Option.EPB_FLAGS, 4, direction, Option.END, 0, length)

@@ -27,6 +27,7 @@ class PacketRecord:
     data: bytes
     length: int
     direction: Direction = Direction.UNKNOWN
+    queue: int | None = None
     comment: str = ""
 
 
@@ -162,6 +163,7 @@ class PcapngReader:
             raise _Damage("a packet is longer than its block")
         interface = self.interfaces[number]
         direction = Direction.UNKNOWN
+        queue = None
         comment = ""
         for code, value in self._options(body[20 + (size + 3 & ~3) :]):
             if code == Option.COMMENT:
@@ -169,8 +171,10 @@ class PcapngReader:
             elif code == Option.EPB_FLAGS and len(value) == 4:
                 bits = self._unpack("I", value)[0] & 3
                 direction = Direction(bits) if bits != 3 else Direction.UNKNOWN
+            elif code == Option.EPB_QUEUE and len(value) == 4:
+                (queue,) = self._unpack("I", value)
         time = (high << 32 | low) * 1_000_000_000 // interface.resolution
-        return PacketRecord(interface, time, body[20 : 20 + size], length, direction, comment)
+        return PacketRecord(interface, time, body[20 : 20 + size], length, direction, queue, comment)
 
     def _simple_packet(self, body: bytes) -> PacketRecord:
         if not self.interfaces:

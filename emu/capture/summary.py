@@ -18,10 +18,12 @@ from emu.capture.pcapng import Direction, LinkType
 from emu.capture.reader import PacketRecord, PcapngReader
 from emu.capture.roce_frame import RoceFrame, syndrome_name
 from emu.events import Event, Kind
+from emu.nic.work import QpState
 from emu.wire.opcodes import RcOpcode
 
 __all__ = ["Flow", "PsnRange", "Summary", "Traffic", "summarize"]
 
+_FRESH = (QpState.RESET, QpState.INIT)
 _PSN_MASK = 0xFFFFFF
 _PSN_HALF = 0x800000
 
@@ -118,6 +120,7 @@ class Flow:
     """RoCE packets from ``source`` to queue pair ``dest_qpn`` at ``destination`` (IP addresses).
 
     ``sender`` and ``receiver`` are the NICs' names, empty when the capture does not show that side.
+    ``source_qpns`` are the sender's QPs as the capture names them; more than one only for datagrams.
     """
 
     source: str
@@ -125,6 +128,7 @@ class Flow:
     dest_qpn: int
     sender: str = ""
     receiver: str = ""
+    source_qpns: list[int] = field(default_factory=list)
     sent: Traffic = field(default_factory=Traffic)
     received: Traffic = field(default_factory=Traffic)
 
@@ -146,6 +150,7 @@ class Flow:
             "dest_qpn": self.dest_qpn,
             "sender": self.sender,
             "receiver": self.receiver,
+            "source_qpns": self.source_qpns,
             "lost": self.lost,
             "retransmitted": self.retransmitted,
             "sent": self.sent.to_json(),
@@ -241,10 +246,12 @@ class _Tally:
         else:
             flow.sender = name
             flow.sent.add(record, packet)
+            if record.queue is not None and record.queue not in flow.source_qpns:
+                flow.source_qpns.append(record.queue)
 
     def _event(self, event: Event) -> None:
         self.summary.events.setdefault(event.function, Counter())[event.kind.name] += 1
-        if event.kind is Kind.STATE and event.qpn is not None and "INIT" in event.text:
+        if event.kind is Kind.STATE and event.value in _FRESH:
             # The number is in use by a new queue pair, whose PSNs have nothing to do with those before.
             for flow in self.summary.flows:
                 if flow.dest_qpn == event.qpn and flow.receiver == event.function:

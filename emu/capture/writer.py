@@ -70,13 +70,14 @@ class PcapngWriter:
         time: int,
         data: bytes,
         direction: Direction = Direction.UNKNOWN,
+        queue: int | None = None,
         comment: str = "",
     ) -> None:
         """Append a packet seen at ``time`` (nanoseconds since 1970)."""
         if self.failure is not None:
             self.lost += 1
             return
-        head, body, tail = encode_packet(interface, time, data, direction, comment)
+        head, body, tail = encode_packet(interface, time, data, direction, queue, comment)
         self._pending += (head, body, tail)
         self._pending_packets += 1
         self._pending_octets += len(head) + len(body) + len(tail)

@@ -86,11 +86,14 @@ def test_the_wall_clock_is_the_default(tmp_path: Path) -> None:
     assert before <= record.time <= after
 
 
-def test_a_remark_on_a_frame_becomes_its_comment(tmp_path: Path) -> None:
+def test_the_queue_pair_of_a_frame_is_its_queue(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "a.pcapng")
-    stage.emit(Kind.FRAME_IN, frame=ACK, text="dropped: no such QP")
+    stage.emit(Kind.FRAME_OUT, frame=SEND, qpn=0x11)
+    stage.emit(Kind.FRAME_IN, frame=SEND)
     stage.capture.close()
-    assert [r.comment for r in read(stage.path)] == ["dropped: no such QP"]
+    assert [r.queue for r in read(stage.path)] == [0x11, None]
+    shown = run_tshark(stage.path, "-T", "fields", "-e", "frame.interface_queue", plain=True)
+    assert [int(line) if line else None for line in shown] == [0x11, None]
 
 
 def test_a_dropped_frame_is_an_event_that_names_the_packet(tmp_path: Path) -> None:

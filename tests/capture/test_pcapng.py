@@ -42,26 +42,27 @@ def write_sample(path: Path, frames: list[bytes]) -> None:
             st.binary(max_size=70),
             st.integers(0, 2**63),
             st.sampled_from(Direction),
+            st.none() | st.integers(0, 2**32 - 1),
             st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20),
         ),
         max_size=8,
     )
 )
 def test_packets_come_back_as_they_were(
-    tmp_path_factory: pytest.TempPathFactory, packets: list[tuple[bytes, int, Direction, str]]
+    tmp_path_factory: pytest.TempPathFactory, packets: list[tuple[bytes, int, Direction, int | None, str]]
 ) -> None:
     path = tmp_path_factory.mktemp("pcapng") / "a.pcapng"
     with PcapngWriter(path, application="test 1") as writer:
         number = writer.add_interface(LinkType.USER0, "ports", "words")
-        for data, time, direction, comment in packets:
-            writer.add_packet(number, time, data, direction, comment)
+        for data, time, direction, queue, comment in packets:
+            writer.add_packet(number, time, data, direction, queue, comment)
     with PcapngReader(path) as reader:
         records = list(reader)
     assert reader.damage == ""
     assert reader.application == "test 1"
     (interface,) = reader.interfaces
     assert (interface.link_type, interface.name, interface.description) == (147, "ports", "words")
-    assert [(r.data, r.time, r.direction, r.comment) for r in records] == packets
+    assert [(r.data, r.time, r.direction, r.queue, r.comment) for r in records] == packets
     assert [r.length for r in records] == [len(data) for data, *_ in packets]
 
 
@@ -101,7 +102,7 @@ def test_tshark_reads_frames_interfaces_directions_and_nanoseconds(tmp_path: Pat
 def test_comments_reach_tshark(tmp_path: Path) -> None:
     with PcapngWriter(tmp_path / "a.pcapng", application="t") as writer:
         port = writer.add_interface(LinkType.ETHERNET, "p")
-        writer.add_packet(port, TIME, ACK, Direction.INBOUND, "dropped: bad ICRC")
+        writer.add_packet(port, TIME, ACK, Direction.INBOUND, comment="dropped: bad ICRC")
     assert run_tshark(tmp_path / "a.pcapng", "-T", "fields", "-e", "frame.comment", plain=True) == [
         "dropped: bad ICRC"
     ]

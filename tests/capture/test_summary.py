@@ -107,6 +107,13 @@ def test_a_clean_exchange(tmp_path: Path) -> None:
     assert found.application.startswith("vrnic ") and found.damage == ""
 
 
+def test_the_sender_s_queue_pairs_are_named(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "a.pcapng")
+    for qpn in (0x11, 0x11, 0x13):
+        stage.emit(Kind.FRAME_OUT, frame=SEND, qpn=qpn)
+    assert flow(stage, 0x12).source_qpns == [0x11, 0x13]
+
+
 def test_loss_nak_and_retransmission_show(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "a.pcapng")
     stage.carry(packet(WRITE_FIRST, 10, RETH + bytes(1024)))
@@ -146,9 +153,9 @@ def test_read_responses_have_their_own_sequence(tmp_path: Path) -> None:
 def test_a_reused_queue_pair_starts_a_new_sequence(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "a.pcapng")
     stage.carry(packet(SEND_ONLY, 500))
-    stage.emit(Kind.STATE, "node1.nic0", qpn=0x12, text="RESET to INIT")
+    stage.emit(Kind.STATE, "node1.nic0", qpn=0x12, value=1)
     stage.carry(packet(SEND_ONLY, 400))
-    stage.emit(Kind.STATE, "node0.nic0", qpn=0x12, text="RESET to INIT: another NIC's")
+    stage.emit(Kind.STATE, "node0.nic0", qpn=0x12, value=1)
     stage.carry(packet(SEND_ONLY, 300))
     assert flow(stage, 0x12).retransmitted == 1
 
