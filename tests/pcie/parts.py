@@ -61,18 +61,19 @@ class Sink:
 
 
 class Device:
-    """A function with registers in BAR0, 64-bit memory in BAR2 and MSI-X in BAR4, and a way to write its
-    config.
-    """
+    """A function with registers in BAR0, 64-bit memory in BAR2 (if ``mappable``), MSI-X in BAR4."""
 
-    def __init__(self, hierarchy: Hierarchy | None = None, name: str = "node0.dev0") -> None:
+    def __init__(
+        self, hierarchy: Hierarchy | None = None, name: str = "node0.dev0", *, mappable: bool = True
+    ) -> None:
         self.hierarchy = hierarchy or Hierarchy()
         self.registers = Registers()
         self.memory = Memory(MEMORY_SIZE)
         self.sink = Sink()
         self.function = Function(name, IDENTITY, self.hierarchy, serial=SERIAL)
         self.function.add_bar(0, REGISTER_SIZE, self.registers)
-        self.function.add_memory_bar(2, self.memory)
+        if mappable:
+            self.function.add_memory_bar(2, self.memory)
         self.msix: Msix = self.function.add_msix(4, VECTORS, bar_size=MSIX_SIZE)
         self.function.connect(self.sink)
 
