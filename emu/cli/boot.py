@@ -27,8 +27,8 @@ def boot(
 ) -> None:
     """Boot a guest with the NIC and a vGPU into a shell on this terminal.
 
-    The project is mounted read-only at /project, what `vrnic driver build` built at /build. `reload-driver` in the
-    guest loads it. Leave with `poweroff`, or Ctrl-A X.
+    The project is mounted read-only at /project, what `vrnic driver build` built at /build. `reload-driver`
+    in the guest loads it. Leave with `poweroff`, or Ctrl-A X.
 
     Examples: `vrnic boot`, `vrnic boot --memory 1G`, `vrnic boot --dry-run`.
     """

@@ -17,7 +17,12 @@ from rich.table import Table
 from emu.control.client import ControlClient
 from emu.control.locate import find_socket
 from emu.control.server import ControlError
+from emu.lab.failure import LabFailure
+from emu.lab.file import LabFileError
+from emu.lab.topology import LabError
 from emu.setup.error import SetupError
+from emu.transport.context import EndpointError
+from emu.transport.library import LibraryError
 
 __all__ = [
     "JsonFlag",
@@ -37,6 +42,9 @@ errors = Console(stderr=True)
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 LabOption = Annotated[str | None, typer.Option("--lab", help="Name of the running lab, when several run.")]
 SocketOption = Annotated[Path | None, typer.Option("--socket", help="Control socket of the server.")]
+
+EXPLAINED = (ControlError, SetupError, LabFailure, LabError, LabFileError, EndpointError, LibraryError)
+"""Errors that already are a sentence for a person."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,8 +87,8 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (ControlError, SetupError) as error:
-            raise fail(error.message, error.hint) from None
+        except EXPLAINED as error:
+            raise fail(str(getattr(error, "message", error)), getattr(error, "hint", "")) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
         except BrokenPipeError:

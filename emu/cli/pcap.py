@@ -52,7 +52,8 @@ def show(
 ) -> None:
     """Print a capture with the set-up's tshark: frames and device events in order.
 
-    Examples: `vrnic pcap show out/capture.pcapng`, `vrnic pcap show out/capture.pcapng -Y 'vrnic.qpn == 0x100'`.
+    Examples: `vrnic pcap show out/capture.pcapng`,
+    `vrnic pcap show out/capture.pcapng -Y 'vrnic.qpn == 0x100'`.
     """
     from emu.setup.tree import Tree
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -11,17 +12,18 @@ import typer
 
 from emu.cli.output import console, fail, guarded, print_json
 from emu.control.locate import CONTROL_SOCKET, lab_directory
+from emu.lab.file import load_lab
 from emu.lab.topology import Lab, default_lab
 
 __all__ = ["serve"]
 
 
 def read_lab(file: Path | None, nodes: int, loss: float | None, seed: int | None) -> Lab:
-    """The lab of ``file``, or the default one, with the options put over it. :raises LabError, LabFileError."""
-    import dataclasses
+    """The lab of ``file``, or the default one, with the options put over it.
 
-    from emu.lab.file import load_lab
-
+    :raises LabError: an option is out of range
+    :raises LabFileError: the file cannot be used
+    """
     lab = default_lab(nodes) if file is None else load_lab(file)
     changes: dict[str, object] = {}
     if loss is not None:
@@ -53,10 +55,10 @@ def serve(
     Connect a QEMU (10.1.1 or later, memory-backend-memfd,share=on) with
     -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"SOCKET"}}'.
 
-    Examples: `vrnic serve`, `vrnic serve pair.toml --loss 0.01`, `vrnic serve --directory /tmp/lab --no-capture`.
+    Examples: `vrnic serve`, `vrnic serve pair.toml --loss 0.01`,
+    `vrnic serve --directory /tmp/lab --no-capture`.
     """
     from emu.lab.server import LabServer
-    from emu.transport.context import EndpointError
 
     lab = read_lab(file, 2, loss, seed)
     folder = directory or lab_directory(name or lab.name)
@@ -64,7 +66,7 @@ def serve(
     path = None if no_capture else capture or folder / "capture.pcapng"
     try:
         server = LabServer(lab, folder, capture=path)
-    except (OSError, EndpointError) as error:
+    except OSError as error:
         raise fail(
             f"cannot serve: {error}", "another lab of this name may be running; choose --name"
         ) from None

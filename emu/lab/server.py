@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device side of a lab: every function of every node, the network between them, the capture, the control socket.
+"""The device side of a lab: every function of every node, their network, the capture, the control socket.
 
-One process, one thread, one loop. It knows nothing of guests: any vfio-user client may take a function's socket.
+One process, one thread, one loop. It knows nothing of guests: any vfio-user client may take a function's
+socket.
 """
 
 from __future__ import annotations
@@ -207,7 +208,6 @@ class LabServer:
                 item["lost"] = stream.lost
             stream.push(item)
 
-        stream.on_close = self.events.subscribe(
-            push, [Kind[name] for name in names] if names else tuple(Kind)
-        )
+        kinds = [Kind[name] for name in names] or list(Kind)
+        stream.on_close = self.events.subscribe(push, kinds)
         return {"kinds": names}
