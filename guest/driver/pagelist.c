@@ -63,8 +63,8 @@ typedef void (*vrnic_page_visit_t)(struct vrnic_page_list *list, size_t index, d
  * Call @visit for the bus address of each of list->count pages, @skip bytes into the table. The
  * page offset of an address that is not aligned would be lost, so it is an error.
  */
-static int vrnic_for_each_page(struct vrnic_page_list *list, struct sg_table *sgt, u64 skip,
-			       vrnic_page_visit_t visit)
+static int vrnic_visit_pages(struct vrnic_page_list *list, struct sg_table *sgt, u64 skip,
+			     vrnic_page_visit_t visit)
 {
 	struct scatterlist *sg;
 	size_t index = 0;
@@ -115,7 +115,7 @@ int vrnic_page_list_build(struct vrnic_dev *vdev, struct vrnic_page_list *list,
 
 	list->count = count;
 	list->contiguous = true;
-	ret = vrnic_for_each_page(list, sgt, skip, vrnic_page_compare);
+	ret = vrnic_visit_pages(list, sgt, skip, vrnic_page_compare);
 	if (ret)
 		return ret;
 	if (list->contiguous && !list_always)
@@ -123,5 +123,5 @@ int vrnic_page_list_build(struct vrnic_dev *vdev, struct vrnic_page_list *list,
 	ret = vrnic_blocks_alloc(vdev, list);
 	if (ret)
 		return ret;
-	return vrnic_for_each_page(list, sgt, skip, vrnic_page_store);
+	return vrnic_visit_pages(list, sgt, skip, vrnic_page_store);
 }
