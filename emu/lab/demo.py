@@ -42,7 +42,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel both guests run: its arguments, its timeout in seconds, and whether a CPU proxy is expected."""
+    """One kernel both guests run: its arguments, its timeout in seconds, whether a CPU proxy is expected."""
 
     name: str
     arguments: str
@@ -179,7 +179,7 @@ def _check_counters(report: DemoReport, start: Counters, end: Counters, loss: fl
     report.checks.append(Check("every object the kernels made is gone", left == before, text))
     if loss:
         dropped = sum(
-            value for groups in end.values() for key, value in groups["link"].items() if "loss" in key
+            value for groups in end.values() for key, value in groups["link"].items() if key.endswith(".lost")
         )
         resent = sum(_growth(start, end, name, "retransmitted_packets") for name in end)
         evidence = f"{dropped} frames lost, {resent} packets sent again"

@@ -153,8 +153,9 @@ def module_closure(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
         needs[_module_name(path)] = (path, rest.split()[::-1])
     order: dict[Path, None] = {}
     for name in names:
-        if name in needs:
-            file, dependencies = needs[name]
+        entry = needs.get(_module_name(name))
+        if entry is not None:
+            file, dependencies = entry
             for each in (*dependencies, file):
                 order.setdefault(folder / each)
     return tuple(order)
@@ -182,7 +183,7 @@ def program_closure(tree: Path, programs: Iterable[str]) -> dict[str, Path]:
             ) from error
         for line in listing.splitlines():
             name, arrow, target = line.strip().partition(" => ")
-            if arrow and target.startswith(str(tree)):
+            if arrow and "/" not in name and target.startswith(str(tree)):
                 files[f"/lib/x86_64-linux-gnu/{name}"] = Path(target.split(" (")[0]).resolve()
     return files
 
