@@ -59,8 +59,8 @@ def run(
         for guest in running.guests:
             guest.run("reload-driver", timeout=30).check()
         if steps:
-            for node, text in steps:
-                result = running[node].run(text, timeout=300)
+            for name, text in steps:
+                result = running[name].run(text, timeout=300)
                 typer.echo("\n".join((*result.out, *result.err)))
                 if result.status:
                     raise typer.Exit(result.status)
@@ -71,7 +71,7 @@ def run(
         ]
         print_table(f"lab {lab.name}", ("guest", "boot", "QEMU pid", "console"), rows)
         console.print(f"vrnic counters --lab {lab.name} looks inside; Ctrl-C ends it.", highlight=False)
-        while any(guest.alive for guest in running.guests):
+        while any(guest.pid for guest in running.guests):
             time.sleep(0.5)
         console.print("Every guest has powered off.")
 

@@ -14,16 +14,28 @@ class GpuRegisters:
 
     def __init__(self, vram_size: int) -> None:
         self.ignored = 0
-        values = {"GPU_MAGIC": GPU_MAGIC, "GPU_ABI_VERSION": ABI_VERSION, "GPU_VRAM_SIZE": vram_size}
+        self._values = {"GPU_MAGIC": GPU_MAGIC, "GPU_ABI_VERSION": ABI_VERSION, "GPU_VRAM_SIZE": vram_size}
         self._image = bytearray(max(register.offset + register.width for register in GPU_REGISTERS))
         for register in GPU_REGISTERS:
             span = slice(register.offset, register.offset + register.width)
-            self._image[span] = values[register.name].to_bytes(register.width, "little")
+            self._image[span] = self._values[register.name].to_bytes(register.width, "little")
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of the register file, little-endian."""
         data = bytes(self._image[offset : offset + size])
         return data + bytes(size - len(data))
+
+    def snapshot(self) -> list[dict[str, object]]:
+        """Every register with its value."""
+        return [
+            {
+                "offset": register.offset,
+                "name": register.name,
+                "value": self._values[register.name],
+                "meaning": register.meaning,
+            }
+            for register in GPU_REGISTERS
+        ]
 
     def write(self, offset: int, data: bytes) -> None:
         """Ignored and counted: no register of a vGPU can be written."""

@@ -19,10 +19,11 @@ from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
 from emu.lab.runner import socket_path
 from emu.lab.topology import Lab
-from emu.pcie.caps.serial import eui64
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
-from emu.personality.vrnic.function import NicDevice, build_nic_function
+from emu.personality.vrnic.function import VrnicFunction, build_nic_function
+from emu.roce import create_engine
+from emu.roce.packet import parse
 from emu.transport.context import Endpoint
 from emu.transport.loop import Loop
 
@@ -49,7 +50,7 @@ class LabServer:
         self.loop = Loop()
         self.events = EventBus()
         self.capture: Capture | None = None
-        self.nics: dict[str, NicDevice] = {}
+        self.nics: dict[str, VrnicFunction] = {}
         self.gpus: dict[str, Gpu] = {}
         self.endpoints: dict[str, Endpoint] = {}
         self.switch = Switch(self.loop, self.events)
@@ -90,9 +91,10 @@ class LabServer:
                 port=port,
                 scheduler=self.loop,
                 events=self.events,
+                create_engine=create_engine,
+                parse=parse,
                 mac=nic.mac,
                 gids=nic.gids,
-                serial=eui64(nic.mac),
             )
             self.nics[nic.name] = device
             self._serve(device.function)
@@ -145,25 +147,12 @@ class LabServer:
         }
 
     @staticmethod
-    def _qps(device: NicDevice) -> list[dict[str, object]]:
+    def _qps(device: VrnicFunction) -> list[dict[str, object]]:
         return [snapshot.to_json() for snapshot in device.nic.qp_snapshots()]
 
     def _registers(self, _: dict[str, object]) -> object:
-        values = {name: device.registers.dump() for name, device in self.nics.items()}
-        values |= {name: gpu.registers.dump() for name, gpu in self.gpus.items()}
-        return {
-            name: [
-                {
-                    "offset": register.offset,
-                    "name": register.name,
-                    "value": value,
-                    "access": register.access.name,
-                    "meaning": register.meaning,
-                }
-                for register, value in rows
-            ]
-            for name, rows in values.items()
-        }
+        values = {name: device.registers.snapshot() for name, device in self.nics.items()}
+        return values | {name: gpu.registers.snapshot() for name, gpu in self.gpus.items()}
 
     def _link(self, params: dict[str, object]) -> object:
         name, up = params.get("function"), params.get("up")

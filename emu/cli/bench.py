@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vrnic bench``: speed, as ratios against a reference of the same run."""
+
+from __future__ import annotations
+
+import typer
+
+from emu.cli.output import JsonFlag, errors, guarded, print_json, print_table
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Speed, as ratios within one run.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `mmio` a subcommand while it is the only one."""
+
+
+@app.command()
+@guarded
+def mmio(as_json: JsonFlag = False) -> None:
+    """Doorbells and register reads through this server against a minimal C server on the same library.
+
+    Example: `vrnic bench mmio`.
+    """
+    from emu.bench.mmio import READ_TARGET, SUSTAINED_TARGET, run_mmio_bench
+
+    report = run_mmio_bench(progress=lambda line: errors.print(f"[dim]{line}[/dim]", highlight=False))
+    if as_json:
+        print_json(report.to_json())
+        return
+    rows = [
+        (name, f"{python:.0f} ns", f"{c:.0f} ns", f"{ratio:.2f}", target)
+        for name, python, c, ratio, target in (
+            ("store returns", report.python.posted, report.c.posted, report.ratio.posted, "-"),
+            (
+                "store sustained",
+                report.python.sustained,
+                report.c.sustained,
+                report.ratio.sustained,
+                f"{SUSTAINED_TARGET}",
+            ),
+            ("read", report.python.read, report.c.read, report.ratio.read, f"{READ_TARGET}"),
+        )
+    ]
+    columns = ("8-byte access", "this server", "C server", "ratio", "at most")
+    print_table(f"MMIO in the guest ({report.accelerator}, {report.rounds} rounds)", columns, rows)
