@@ -66,10 +66,9 @@ class Function:
         self._errors = AdvancedErrors(self.config)
         SerialNumber(self.config, serial)
         self._bars: dict[int, Bar] = {}
-        self._handlers: list[BarHandler | None] = [None] * BAR_COUNT
+        self._answering: dict[int, BarHandler] = {}
         self._msix: Msix | None = None
         self._sink: IrqSink | None = None
-        self._decoding = False
         self._reset_listeners: list[ResetListener] = []
         self._unmap_listeners: list[UnmapListener] = []
         self.config.watch(COMMAND, 2, self._access_changed)
@@ -137,25 +136,27 @@ class Function:
     def bar_address(self, index: int) -> int | None:
         """Bus address at which BAR ``index`` answers, None when it does not."""
         address = self._header.bar_address(index)
-        return address if self._decoding and address else None
+        return address if self._answering and address else None
 
     def region_read(self, index: int, offset: int, size: int) -> bytes:
         """Read configuration space or a BAR; all ones where nothing answers."""
+        handler = self._answering.get(index)
+        if handler is not None:
+            return handler.read(offset, size)
         if index == CONFIG_REGION:
             return self.config.read(offset, size)
-        handler = self._handler(index)
-        if handler is None:
-            return b"\xff" * size
-        return handler.read(offset, size)
+        self._refuse()
+        return b"\xff" * size
 
     def region_write(self, index: int, offset: int, data: bytes) -> None:
         """Write configuration space or a BAR; dropped where nothing answers."""
-        if index == CONFIG_REGION:
-            self.config.write(offset, data)
-            return
-        handler = self._handler(index)
+        handler = self._answering.get(index)
         if handler is not None:
             handler.write(offset, data)
+        elif index == CONFIG_REGION:
+            self.config.write(offset, data)
+        else:
+            self._refuse()
 
     def attached(self, dma: DmaMap) -> None:
         """A client is there, with its RAM."""
@@ -181,17 +182,13 @@ class Function:
     def _add(self, bar: Bar, wide: bool, prefetchable: bool) -> None:
         self._header.add_bar(bar.index, bar.size, wide=wide, prefetchable=prefetchable)
         self._bars[bar.index] = bar
-        self._handlers[bar.index] = bar.handler
         self._hierarchy.invalidate()
 
-    def _handler(self, index: int) -> BarHandler | None:
-        """What answers a memory request to a BAR, None (and an error recorded) when nothing does."""
-        handler = self._handlers[index] if self._decoding and 0 <= index < BAR_COUNT else None
-        if handler is None:
-            self.unsupported += 1
-            self._errors.record(Uncorrectable.UNSUPPORTED_REQUEST)
-            self._express.note(DeviceStatus.NON_FATAL | DeviceStatus.UNSUPPORTED_REQUEST)
-        return handler
+    def _refuse(self) -> None:
+        """Record a memory request that nothing answered."""
+        self.unsupported += 1
+        self._errors.record(Uncorrectable.UNSUPPORTED_REQUEST)
+        self._express.note(DeviceStatus.NON_FATAL | DeviceStatus.UNSUPPORTED_REQUEST)
 
     def _windows(self) -> Iterator[Window]:
         for index, bar in self._bars.items():
@@ -203,7 +200,8 @@ class Function:
         """Command register or power state changed: what the function answers and may send."""
         command = self._header.command
         awake = self._power.state is PowerState.D0
-        self._decoding = awake and Command.MEMORY in command
+        decoding = awake and Command.MEMORY in command
+        self._answering = {bar.index: bar.handler for bar in self._bars.values()} if decoding else {}
         self.bus.mastering = awake and Command.MASTER in command
         self._hierarchy.invalidate()
         if self._msix is not None:

@@ -49,11 +49,8 @@ class AddressSpace:
     def read(self, address: int, length: int) -> bytes:
         """Read ``length`` bytes. :raises BusError: unreachable, or bus mastering is off."""
         try:
-            window = self._window(address, length)
-            if window is None:
-                data = self._memory(address, length).read(address, length)
-            else:
-                data = self._read_window(window, address, length)
+            ram = self._ram_at(address)
+            data = self._read_window(address, length) if ram is None else ram.read(address, length)
         except BusError:
             self._count_error()
             raise
@@ -62,17 +59,16 @@ class AddressSpace:
 
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
         """Write ``data``, or nothing. :raises BusError: unreachable, read-only, or bus mastering is off."""
-        length = data.nbytes if isinstance(data, memoryview) else len(data)
         try:
-            window = self._window(address, length)
-            if window is None:
-                self._memory(address, length).write(address, data)
+            ram = self._ram_at(address)
+            if ram is None:
+                self._write_window(address, data)
             else:
-                self._write_window(window, address, data, length)
+                ram.write(address, data)
         except BusError:
             self._count_error()
             raise
-        self.bytes_written += length
+        self.bytes_written += data.nbytes if isinstance(data, memoryview) else len(data)
 
     def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
         """A zero-copy view inside one mapping or one memory BAR.
@@ -80,11 +76,11 @@ class AddressSpace:
         :raises BusError: unreachable, read-only, spanning two mappings, registers, or bus mastering is off.
         """
         try:
-            window = self._window(address, length)
-            if window is None:
-                view = self._memory(address, length).view(address, length, writable=writable)
+            ram = self._ram_at(address)
+            if ram is None:
+                view = self._window_memory(self._window(address, length), address, length)
             else:
-                view = self._window_memory(window, address, length)
+                view = ram.view(address, length, writable=writable)
         except BusError:
             self._count_error()
             raise
@@ -94,23 +90,26 @@ class AddressSpace:
             self.bytes_read += length
         return view
 
-    def _window(self, address: int, length: int) -> Window | None:
-        """The BAR window of an access, None for RAM. :raises BusError: not mastering, or it leaves it."""
+    def _ram_at(self, address: int) -> DmaMap | None:
+        """The client's RAM when ``address`` is in it, None when a BAR may answer or nothing can be asked."""
+        ram, hierarchy = self._ram, self._hierarchy
+        if ram is None or not self.mastering:
+            return None
+        if hierarchy.low <= address < hierarchy.high and hierarchy.find(address) is not None:
+            return None
+        return ram
+
+    def _window(self, address: int, length: int) -> Window:
+        """The window that answers an access. :raises BusError: there is none, or the access leaves it."""
         if not self.mastering:
             raise BusError(address, length, "bus mastering is off (command register, or not in D0)")
-        hierarchy = self._hierarchy
-        if not hierarchy.low <= address < hierarchy.high:
-            return None
-        window = hierarchy.find(address)
-        if window is not None and (length < 0 or address + length > window.end):
+        window = self._hierarchy.find(address)
+        if window is None:
+            raise BusError(address, length, "no client is attached")
+        if length < 0 or address + length > window.end:
             reason = f"leaves BAR{window.bar.index} of {window.owner}, which ends at {window.end:#x}"
             raise BusError(address, length, reason)
         return window
-
-    def _memory(self, address: int, length: int) -> DmaMap:
-        if self._ram is None:
-            raise BusError(address, length, "no client is attached")
-        return self._ram
 
     def _window_memory(self, window: Window, address: int, length: int) -> memoryview:
         memory = window.bar.memory
@@ -121,23 +120,22 @@ class AddressSpace:
         offset = address - window.start
         return memory.view[offset : offset + length]
 
-    def _read_window(self, window: Window, address: int, length: int) -> bytes:
+    def _read_window(self, address: int, length: int) -> bytes:
+        window = self._window(address, length)
         if window.bar.memory is not None:
             return bytes(self._window_memory(window, address, length))
-        offset = address - window.start
         read = window.bar.handler.read
-        return b"".join(read(at, size) for at, size in _words(offset, length))
+        return b"".join(read(at, size) for at, size in _words(address - window.start, length))
 
-    def _write_window(
-        self, window: Window, address: int, data: bytes | bytearray | memoryview, length: int
-    ) -> None:
+    def _write_window(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        octets = memoryview(data).cast("B")
+        window = self._window(address, len(octets))
         if window.bar.memory is not None:
-            self._window_memory(window, address, length)[:] = memoryview(data).cast("B")
+            self._window_memory(window, address, len(octets))[:] = octets
             return
         offset = address - window.start
-        octets = bytes(data)
-        for at, size in _words(offset, length):
-            window.bar.handler.write(at, octets[at - offset : at - offset + size])
+        for at, size in _words(offset, len(octets)):
+            window.bar.handler.write(at, bytes(octets[at - offset : at - offset + size]))
 
     def _count_error(self) -> None:
         self.errors += 1

@@ -45,8 +45,8 @@ REGISTER_RULES = """\
 An access that breaks a rule never has an effect beyond the one in the table's last column: a read of
 nothing gives 0, a write is ignored, and either adds one to `bad_mmio` and one line to the trace. Rules:
 accesses are 4 bytes wide, or 8 for an 8-byte register; they are aligned to their width; read-only
-registers are not written; a value is one of those given. An 8-byte register may be written in two halves,
-the low one first: the write of the high half takes effect for both."""
+registers are not written; a value is one of those given. An 8-byte register may be read and written in
+two halves; write the low one first."""
 
 BRING_UP = """\
 1. Read `MAGIC` and `ABI_VERSION`. Refuse another major number; a greater minor number is compatible.
@@ -174,9 +174,9 @@ alternating. Read the last 8 bytes first (one 64-bit load), then fence, then the
 what was read with a CQ_CONSUMER doorbell: a full RING CQ with the ERROR policy stops and takes its QPs
 with it.
 
-Mode COLLAPSED writes every entry to slot 0: compare `index16` or `producer` with the one before. Mode
-COUNTER writes no entries, but a u64 success count at the ring's address and a u64 error count 8 bytes
-behind it.
+Mode COLLAPSED writes every entry to slot 0, with phase 1 always: compare `index16` or `producer` with the
+one before. Mode COUNTER writes no entries, but a u64 success count at the ring's address and a u64 error
+count 8 bytes behind it.
 
 CQ_ARM and CQ_ARM_SOLICITED ask for one COMPLETION event at the next completion beyond the given consumer
 index; one that is there already raises it at once. CQ_ARM_SOLICITED waits for a solicited or failed one."""
