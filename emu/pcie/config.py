@@ -77,10 +77,6 @@ class ConfigSpace:
         """Change a register from the device's side: no bit is protected, no watcher is called."""
         self._value[offset : offset + width] = value.to_bytes(width, "little")
 
-    def writable_bits(self, offset: int, width: int) -> int:
-        """Which bits of a register take what is written."""
-        return int.from_bytes(self._writable[offset : offset + width], "little")
-
     def read(self, offset: int, size: int) -> bytes:
         """What a configuration read returns; all ones beyond the space."""
         data = bytes(self._value[offset : offset + size])

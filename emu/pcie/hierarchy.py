@@ -60,12 +60,6 @@ class Hierarchy:
             return self._windows[at]
         return None
 
-    def windows(self) -> tuple[Window, ...]:
-        """All windows in address order."""
-        if not self._current:
-            self._gather()
-        return tuple(self._windows)
-
     def _gather(self) -> None:
         self._windows = sorted(
             (window for source in self._sources for window in source()), key=lambda window: window.start

@@ -61,7 +61,7 @@ class Msix:
         self._may_send = may_send
         self._sink: IrqSink | None = None
         self._pba = bar_size // 2
-        self._capability = MsixCapability(config, vectors, bar, self._pba, self._flush)
+        self._capability = MsixCapability(config, vectors, bar, self._pba, self.flush)
         self._table = bytearray(MASKED_ENTRY * vectors)
         self._table_written = False
         self._pending = 0
@@ -92,10 +92,6 @@ class Msix:
         self._table_written = False
         self._pending = 0
 
-    def flush(self) -> None:
-        """Send what is pending and may go now; called when bus mastering or power changed."""
-        self._flush()
-
     def read(self, offset: int, size: int) -> bytes:
         """Table and pending bits; zero elsewhere."""
         if offset < self._pba:
@@ -115,7 +111,7 @@ class Msix:
         for control in range(offset // ENTRY_SIZE * ENTRY_SIZE + VECTOR_CONTROL, end, ENTRY_SIZE):
             self._table[control] &= 1
             self._table[control + 1 : control + 4] = b"\0\0\0"
-        self._flush()
+        self.flush()
 
     def _open(self) -> bool:
         """Whether messages may leave the function at all."""
@@ -130,7 +126,8 @@ class Msix:
             self._sink.trigger(vector)
             self.raised += 1
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what is pending and may go; called when a mask, bus mastering or power changed."""
         if not self._pending or not self._open():
             return
         for vector in range(self._pending.bit_length()):
