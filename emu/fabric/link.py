@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from emu.clock import Scheduler
 from emu.events import Event, EventBus, Kind
 from emu.fabric.impairments import Impairments
 from emu.fabric.lane import QUEUE_FRAMES, Lane
-from emu.fabric.port import Receiver
+from emu.fabric.port import LinkWatcher, Receiver
 
-__all__ = ["Link", "LinkEnd", "LinkWatcher"]
-
-LinkWatcher = Callable[[bool], None]
-"""Called with the new link state."""
+__all__ = ["Link", "LinkEnd"]
 
 
 class LinkEnd:

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Port", "Receiver"]
+__all__ = ["LinkWatcher", "Port", "Receiver"]
 
 Receiver = Callable[[bytes], None]
+LinkWatcher = Callable[[bool], None]
+"""Called with the new link state."""
 
 
 class Port(Protocol):
@@ -21,6 +23,9 @@ class Port(Protocol):
 
     def attach(self, receiver: Receiver) -> None:
         """Deliver arriving frames to ``receiver``, one call per frame, from the owner loop."""
+
+    def watch(self, watcher: LinkWatcher) -> None:
+        """Call ``watcher`` whenever the link goes up or down."""
 
     @property
     def up(self) -> bool:

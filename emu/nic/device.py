@@ -96,6 +96,7 @@ class Nic:
         self._parse = parse
         self._mac = mac
         port.attach(self._receive)
+        port.watch(self._link_changed)
 
     @property
     def port_up(self) -> bool:
@@ -324,12 +325,6 @@ class Nic:
         qp.close()
         self.qps.items.pop(qp.number, None)
 
-    def port_changed(self, up: bool) -> None:
-        """The link went up or down: say so on every event queue."""
-        event = AsyncEvent.PORT_ACTIVE if up else AsyncEvent.PORT_ERR
-        for eq in self.eqs:
-            eq.post(event, 0, f"link {'up' if up else 'down'}")
-
     def fatal(self, reason: str) -> None:
         """The device gives up: say so on every event queue."""
         for eq in self.eqs:
@@ -349,6 +344,11 @@ class Nic:
         self.checks.clear()
         if self.platform.events.mask & _RESET:
             self.platform.trace.emit(Kind.RESET, reason)
+
+    def _link_changed(self, up: bool) -> None:
+        event = AsyncEvent.PORT_ACTIVE if up else AsyncEvent.PORT_ERR
+        for eq in self.eqs:
+            eq.post(event, 0, f"link {'up' if up else 'down'}")
 
     def _receive(self, frame: bytes) -> None:
         platform = self.platform

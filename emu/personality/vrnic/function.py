@@ -12,6 +12,7 @@ from emu.fabric.port import Port
 from emu.nic.device import Nic
 from emu.nic.engine import EngineFactory, PacketParser
 from emu.nic.limits import NicLimits
+from emu.pcie.caps.serial import eui64
 from emu.pcie.function import Function
 from emu.pcie.header import Identity
 from emu.pcie.hierarchy import Hierarchy
@@ -71,9 +72,7 @@ def build_nic_function(
 
     :raises ValueError: an address of the wrong size.
     """
-    function = Function(
-        name, IDENTITY, hierarchy, serial=int.from_bytes(mac[:3] + b"\xff\xfe" + mac[3:], "big")
-    )
+    function = Function(name, IDENTITY, hierarchy, serial=eui64(mac))
     msix = function.add_msix(identity.NIC_MSIX_BAR, identity.NIC_VECTORS, bar_size=identity.NIC_MSIX_SIZE)
     nic = Nic(
         name,
