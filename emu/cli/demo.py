@@ -25,10 +25,10 @@ def demo(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the QEMU lines instead.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Boot two guests with a NIC and a vGPU each and let GPU-style code of both write into each other's memory.
+    """Boot two guests with a NIC and a vGPU each; GPU-style code of both writes into the other's memory.
 
-    Puts, a ping-pong, atomics, 1 MiB from video memory to video memory both ways, and the same put through a CPU
-    proxy for contrast. Every byte is checked. Exit code 1 when a check fails.
+    Puts, a ping-pong, atomics, 1 MiB from video memory to video memory both ways, and the same put through a
+    CPU proxy for contrast. Every byte is checked. Exit code 1 when a check fails.
 
     Examples: `vrnic demo`, `vrnic demo --loss 0.02 --seed 7 --out /tmp/first`.
     """
