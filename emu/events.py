@@ -40,7 +40,7 @@ class Kind(enum.IntEnum):
     @property
     def bit(self) -> int:
         """This kind's bit in an :attr:`EventBus.mask`."""
-        return 1 << self.value
+        return 1 << self
 
 
 @dataclass(slots=True)
@@ -72,17 +72,18 @@ class EventBus:
 
     def __init__(self) -> None:
         self.mask = 0
-        self._listeners: list[tuple[int, Listener]] = []
+        # Replaced as a whole, so that emit may iterate while a listener comes or goes.
+        self._listeners: tuple[tuple[int, Listener], ...] = ()
 
     def subscribe(self, listener: Listener, kinds: Iterable[Kind] = tuple(Kind)) -> Callable[[], None]:
         """Call ``listener`` for every event of ``kinds``; the returned function ends it."""
         entry = (sum({kind.bit for kind in kinds}), listener)
-        self._listeners.append(entry)
+        self._listeners = (*self._listeners, entry)
         self._recompute()
 
         def unsubscribe() -> None:
             if entry in self._listeners:
-                self._listeners.remove(entry)
+                self._listeners = tuple(other for other in self._listeners if other is not entry)
                 self._recompute()
 
         return unsubscribe
@@ -90,7 +91,7 @@ class EventBus:
     def emit(self, event: Event) -> None:
         """Hand ``event`` to every listener that wants its kind."""
         bit = event.kind.bit
-        for mask, listener in tuple(self._listeners):
+        for mask, listener in self._listeners:
             if mask & bit:
                 listener(event)
 

@@ -34,6 +34,13 @@ EVENTS_INTERFACE = "events"
 FLUSH_NS = 5 * MS
 """Longest time a packet waits in memory: what a killed server can lose."""
 
+# Bound here, as each lookup of an enum member costs as much as a comparison.
+_FRAME_OUT, _FRAME_DROP = Kind.FRAME_OUT, Kind.FRAME_DROP
+_INBOUND, _OUTBOUND = Direction.INBOUND, Direction.OUTBOUND
+
+_WAITING_EVENTS = 1024
+"""Events that wait at most; a burst beyond it is written at once."""
+
 _COMMENT = "Device events are on interface 'events' (USER0); vrnic-events.lua shows them as lines."
 
 
@@ -72,10 +79,9 @@ class Capture:
         self._flush_ns = flush_ns
         self._max_octets = max_octets
         self._last = 0
+        self._waiting: list[Event] = []
         self._closed = False
         self._timer: Timer | None = None
-        self._frames = 0
-        self._records = 0
         self._lost = 0
         self._writer = PcapngWriter(path, application=f"vrnic {emu.__version__}", comment=_COMMENT)
         self._events = self._writer.add_interface(
@@ -88,7 +94,7 @@ class Capture:
         for name in ports:
             self._port(name)
         self._unsubscribe = events.subscribe(self._record, kinds)
-        self._flush()
+        self.flush()
 
     def __enter__(self) -> Capture:
         return self
@@ -100,14 +106,15 @@ class Capture:
 
     @property
     def lost(self) -> int:
-        """Packets and events that happened after the file could not be written."""
+        """Packets and events that the file could not take."""
         return self._lost + self._writer.lost
 
     def snapshot(self) -> dict[str, int]:
         """Counters: ``frames`` and ``events`` taken, ``octets`` written, ``lost``, ``stopped`` (0 or 1)."""
+        self._encode()
         return {
-            "frames": self._frames,
-            "events": self._records,
+            "frames": sum(self._counts[interface] for interface in self._ports.values()),
+            "events": self._counts[self._events],
             "octets": self._writer.octets,
             "lost": self.lost,
             "stopped": int(bool(self.stopped)),
@@ -115,7 +122,9 @@ class Capture:
 
     def flush(self) -> None:
         """Write everything taken so far."""
-        self._flush()
+        self._encode()
+        self._writer.flush()
+        self._check()
 
     def close(self) -> None:
         """Write the rest with closing statistics, and stop. Safe to repeat."""
@@ -125,37 +134,45 @@ class Capture:
         self._unsubscribe()
         if self._timer is not None:
             self._timer.cancel()
+        self._encode()
         for interface, count in self._counts.items():
             self._writer.add_block(encode_statistics(interface, self._last, count, 0))
-        self._flush()
+        self.flush()
         self._writer.close()
 
     def _record(self, event: Event) -> None:
+        # Encoding waits for the flush: the device is busy now, and then it usually is not.
         if self.stopped:
             self._lost += 1
             return
-        stamp = event.time + self._offset
-        if stamp < self._last:
-            stamp = self._last
-        self._last = stamp
-        kind = event.kind
-        if event.frame is not None and (kind is Kind.FRAME_OUT or kind is Kind.FRAME_IN):
-            interface = self._ports.get(event.function)
-            if interface is None:
-                interface = self._port(event.function)
-            direction = Direction.OUTBOUND if kind is Kind.FRAME_OUT else Direction.INBOUND
-            self._frames += 1
-            self._counts[interface] += 1
-            queue = None if event.qpn is None else event.qpn & 0xFFFF_FFFF
-            self._writer.add_packet(interface, stamp, event.frame, direction, queue)
-        else:
-            self._records += 1
-            self._counts[self._events] += 1
-            self._writer.add_packet(self._events, stamp, encode(_with_packet(event)))
+        self._waiting.append(event)
         if self._timer is None:
             self._timer = self._scheduler.call_at(self._scheduler.now() + self._flush_ns, self._flush_due)
-        if self._writer.failure is not None:
-            self._check()
+        elif len(self._waiting) >= _WAITING_EVENTS:
+            self.flush()
+
+    def _encode(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        writer, counts, offset, last = self._writer, self._counts, self._offset, self._last
+        for event in waiting:
+            stamp = event.time + offset
+            if stamp > last:
+                last = stamp
+            frame = event.frame
+            if frame is not None and event.kind is not _FRAME_DROP:
+                interface = self._ports.get(event.function)
+                if interface is None:
+                    interface = self._port(event.function)
+                direction = _OUTBOUND if event.kind is _FRAME_OUT else _INBOUND
+                queue = None if event.qpn is None else event.qpn & 0xFFFF_FFFF
+                writer.add_packet(interface, last, frame, direction, queue)
+            else:
+                interface = self._events
+                writer.add_packet(
+                    interface, last, encode(event if frame is None else _with_packet(event, frame))
+                )
+            counts[interface] += 1
+        self._last = last
 
     def _port(self, name: str) -> int:
         interface = self._writer.add_interface(LinkType.ETHERNET, name, f"port of {name}")
@@ -165,11 +182,7 @@ class Capture:
 
     def _flush_due(self) -> None:
         self._timer = None
-        self._flush()
-
-    def _flush(self) -> None:
-        self._writer.flush()
-        self._check()
+        self.flush()
 
     def _check(self) -> None:
         if self.stopped:
@@ -184,9 +197,7 @@ class Capture:
         log.warning("%s", self.stopped)
 
 
-def _with_packet(event: Event) -> Event:
+def _with_packet(event: Event, frame: bytes) -> Event:
     """A dropped frame's event, saying which packet it was: the frame itself may never reach an interface."""
-    if event.kind is not Kind.FRAME_DROP or event.frame is None:
-        return event
-    packet = RoceFrame.parse(event.frame)
+    packet = RoceFrame.parse(frame)
     return event if packet is None else replace(event, text=f"{packet.describe()}; {event.text}")

@@ -20,6 +20,7 @@ words.
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass, field
 
@@ -129,8 +130,10 @@ def encode(event: Event) -> bytes:
     if event.value is not None:
         present |= 16
         value = event.value & _U64
-    function = _cut(event.function, _FUNCTION_LIMIT)
-    text = _cut(event.text, _TEXT_LIMIT)
+    function = _function(event.function)
+    text = event.text.encode(errors="replace")
+    if len(text) > _TEXT_LIMIT:
+        text = _cut(text, _TEXT_LIMIT)
     head = HEADER.pack(
         VERSION, event.kind, present, qpn, index, address, length, value, len(function), len(text)
     )
@@ -182,8 +185,11 @@ def describe(event: Event) -> str:
     return f"{event.function}: {phrase.label}: {event.text}"
 
 
-def _cut(text: str, limit: int) -> bytes:
-    data = text.encode(errors="replace")
-    if len(data) <= limit:
-        return data
-    return data[:limit].decode(errors="ignore").encode()
+@functools.lru_cache(maxsize=256)
+def _function(name: str) -> bytes:
+    return _cut(name.encode(errors="replace"), _FUNCTION_LIMIT)
+
+
+def _cut(data: bytes, limit: int) -> bytes:
+    """At most ``limit`` bytes of UTF-8, without half a character at the end."""
+    return data if len(data) <= limit else data[:limit].decode(errors="ignore").encode()

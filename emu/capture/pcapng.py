@@ -94,6 +94,9 @@ _EPB = struct.Struct("<7I")
 _EPB_TAIL = struct.Struct("<HHIHHI")
 _EPB_QUEUE_TAIL = struct.Struct("<HHIHHIHHI")
 _LENGTH = struct.Struct("<I")
+# Plain integers: looking up an enum member costs more than packing it.
+_ENHANCED_PACKET = int(BlockType.ENHANCED_PACKET)
+_FLAGS, _QUEUE = int(Option.EPB_FLAGS), int(Option.EPB_QUEUE)
 _PADS = (b"", b"\0\0\0", b"\0\0", b"\0")
 _OPTION_LIMIT = 0xFFFF
 
@@ -157,16 +160,14 @@ def encode_packet(
         tail = pad + encoded + _LENGTH.pack(length)
     elif queue is not None:
         length = 52 + size + len(pad)
-        tail = pad + _EPB_QUEUE_TAIL.pack(
-            Option.EPB_FLAGS, 4, direction, Option.EPB_QUEUE, 4, queue, Option.END, 0, length
-        )
+        tail = pad + _EPB_QUEUE_TAIL.pack(_FLAGS, 4, direction, _QUEUE, 4, queue, 0, 0, length)
     elif direction:
         length = 44 + size + len(pad)
-        tail = pad + _EPB_TAIL.pack(Option.EPB_FLAGS, 4, direction, Option.END, 0, length)
+        tail = pad + _EPB_TAIL.pack(_FLAGS, 4, direction, 0, 0, length)
     else:
         length = 32 + size + len(pad)
         tail = pad + _LENGTH.pack(length)
-    head = _EPB.pack(BlockType.ENHANCED_PACKET, length, interface, time >> 32, time & 0xFFFFFFFF, size, size)
+    head = _EPB.pack(_ENHANCED_PACKET, length, interface, time >> 32, time & 0xFFFFFFFF, size, size)
     return head, data, tail
 
 
