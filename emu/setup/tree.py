@@ -13,9 +13,11 @@ Two ways to run a program:
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +32,6 @@ MINIMUM_QEMU = (10, 1, 1)
 """First QEMU whose vfio-user-pci device works with this project."""
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-_CAP_SYS_ADMIN = 21
 _INSIDE_ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LC_ALL": "C.UTF-8"}
 
 # Programs that search data at places compiled into them; each variable moves one such place into the tree.
@@ -265,12 +266,14 @@ def is_intact(path: Path, suite: Suite) -> bool:
     return all(any(path.glob(pattern)) for pattern in suite.needs)
 
 
+@functools.cache
 def may_mount() -> bool:
-    """Whether this process has the capability to mount (root in an ordinary container has not)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
-    return False
+    """Whether root may mount in a namespace of its own (in an ordinary container, or a bare chroot, it may not)."""
+    trial = ["unshare", "--mount", "--propagation", "private", "true"]
+    try:
+        return subprocess.run(trial, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def _version_key(release: str) -> tuple[int, ...]:
