@@ -27,6 +27,17 @@ PAYLOAD_GUESSES = (
 a few bytes and call ordinary data malformed RPC-over-RDMA and the like; none of these protocols is
 spoken in a lab."""
 
+COLUMNS = (
+    ("No.", "%m"),
+    ("Time", "%t"),
+    ("Interface", "%Cus:frame.interface_name:0:R"),
+    ("Direction", "%Cus:frame.packet_flags_direction:0:R"),
+    ("Protocol", "%p"),
+    ("PSN", "%Cus:infiniband.bth.psn:0:R"),
+    ("Info", "%i"),
+)
+"""Title and Wireshark format of each column: a frame shows twice, so where it was seen matters most."""
+
 
 def tshark_arguments(path: str | os.PathLike[str], *more: str) -> list[str]:
     """Options for tshark or wireshark: read ``path``, show events as lines, do not guess at payloads.
@@ -36,6 +47,8 @@ def tshark_arguments(path: str | os.PathLike[str], *more: str) -> list[str]:
     words = ["-r", os.fspath(path), "-X", f"lua_script:{LUA_SCRIPT}"]
     for name in PAYLOAD_GUESSES:
         words += ["--disable-heuristic", name]
+    columns = ",".join(f'"{title}","{content}"' for title, content in COLUMNS)
+    words += ["-o", f"gui.column.format:{columns}"]
     return [*words, *more]
 
 

@@ -131,6 +131,19 @@ def test_ordinary_payloads_are_not_called_malformed(tmp_path: Path) -> None:
     assert all(line.endswith("\t") for line in shown)
 
 
+def test_a_line_says_where_a_frame_was_seen_and_its_psn(tmp_path: Path) -> None:
+    require_scripts()
+    stage = Stage(tmp_path / "a.pcapng")
+    stage.emit(Kind.DOORBELL, qpn=0x11, index=0)
+    stage.carry(WRITE)
+    stage.capture.close()
+    shown = [line.split() for line in run_tshark(stage.path)]
+    assert shown[0][2:4] == ["events", "VRNIC"]
+    assert shown[0][4:] == describe(Event(Kind.DOORBELL, 0, "node0.nic0", qpn=0x11, index=0)).split()
+    assert shown[1][2:6] == ["node0.nic0", "Outbound", "RRoCE", "259"]
+    assert shown[2][2:6] == ["node1.nic0", "Inbound", "RRoCE", "259"]
+
+
 def test_the_command_line_is_one_a_shell_takes(tmp_path: Path) -> None:
     words = shlex.split(tshark_command(tmp_path / "my file.pcapng", ("env", "A=b", "tshark")))
     assert words[:5] == ["env", "A=b", "tshark", "-r", str(tmp_path / "my file.pcapng")]
