@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,8 @@ from emu.events import Event, EventBus, Kind
 from emu.fabric.impairments import Impairments
 from emu.fabric.lane import BURST_FRAMES, MAX_FRAME, MIN_FRAME
 from emu.fabric.link import Link
+
+ROOT = Path(__file__).parents[2]
 
 
 class Bench:
@@ -116,7 +119,8 @@ def test_the_same_seed_loses_the_same_frames(loss: float, seed: int) -> None:
 
 def test_losses_are_the_same_in_another_process() -> None:
     program = "from tests.fabric.test_link import survivors; print(survivors(0.3, 7, 200))"
-    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", program]
+    other = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert other.stdout.strip() == str(survivors(0.3, 7, 200))
 
 
