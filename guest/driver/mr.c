@@ -54,6 +54,7 @@ static int vrnic_mr_register(struct vrnic_context *ctx, struct vrnic_mr *mr,
 		.access = cpu_to_le32(arg->access),
 		.kind = arg->flags & VRNIC_REG_GPU ? VRNIC_MR_KIND_GPU : VRNIC_MR_KIND_HOST,
 		.page_shift = PAGE_SHIFT,
+		.page_count = cpu_to_le32(count),
 		.address = cpu_to_le64(arg->iova),
 		.length = cpu_to_le64(arg->length),
 	};
@@ -62,22 +63,22 @@ static int vrnic_mr_register(struct vrnic_context *ctx, struct vrnic_mr *mr,
 	u64 skip = mr->attach ? arg->start & PAGE_MASK : 0;
 	int ret;
 
-	/* A contiguous range has no page offset: it must begin where the region does. */
-	ret = vrnic_page_list_build(vdev, list, mr->sgt, skip, count, arg->iova & ~PAGE_MASK);
+	ret = vrnic_page_list_build(vdev, list, mr->sgt, skip, count);
 	if (ret)
 		return ret;
 	if (arg->flags & VRNIC_REG_ATOMIC)
 		flags |= VRNIC_MR_ATOMIC_CAPABLE;
-	if (!list->block) {
+	if (list->contiguous) {
 		flags |= VRNIC_MR_CONTIGUOUS;
-		command.pages = cpu_to_le64(list->first);
+		/* Of the first byte, not of its page; and there are no pages to count. */
+		command.pages = cpu_to_le64(list->first + (arg->iova & ~PAGE_MASK));
+		command.page_count = 0;
 	} else if (list->root) {
 		flags |= VRNIC_MR_INDIRECT;
 		command.pages = cpu_to_le64(list->root_dma);
 	} else {
 		command.pages = cpu_to_le64(list->block_dma[0]);
 	}
-	command.page_count = cpu_to_le32(count);
 	command.flags = cpu_to_le16(flags);
 	ret = vrnic_context_call(ctx, &command, &reply, &arg->verdict);
 	if (ret)

@@ -104,12 +104,11 @@ static void vrnic_page_store(struct vrnic_page_list *list, size_t index, dma_add
  * @sgt: DMA mapped
  * @skip: bytes of @sgt before the region's first page, a multiple of the page size
  * @count: pages
- * @list_always: list the pages of a contiguous range as well
  *
  * Return: 0, -ENOMEM, or -EINVAL when @sgt is too short or not made of whole pages.
  */
 int vrnic_page_list_build(struct vrnic_dev *vdev, struct vrnic_page_list *list,
-			  struct sg_table *sgt, u64 skip, size_t count, bool list_always)
+			  struct sg_table *sgt, u64 skip, size_t count)
 {
 	int ret;
 
@@ -118,7 +117,7 @@ int vrnic_page_list_build(struct vrnic_dev *vdev, struct vrnic_page_list *list,
 	ret = vrnic_visit_pages(list, sgt, skip, vrnic_page_compare);
 	if (ret)
 		return ret;
-	if (list->contiguous && !list_always)
+	if (list->contiguous)
 		return 0;
 	ret = vrnic_blocks_alloc(vdev, list);
 	if (ret)

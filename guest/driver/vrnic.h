@@ -264,7 +264,7 @@ void vrnic_dmabuf_release(struct vrnic_mr *mr);
 
 /* pagelist.c */
 int vrnic_page_list_build(struct vrnic_dev *vdev, struct vrnic_page_list *list,
-			  struct sg_table *sgt, u64 skip, size_t count, bool list_always);
+			  struct sg_table *sgt, u64 skip, size_t count);
 void vrnic_page_list_free(struct vrnic_dev *vdev, struct vrnic_page_list *list);
 
 /* error.c */
