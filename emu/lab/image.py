@@ -86,7 +86,6 @@ class GuestImage:
             archive.add_symlink(f"/bin/{applet}", "busybox")
         archive.add_file("/init", _read(self.init / "init"), 0o755)
         archive.add_file("/bin/reload-driver", _read(self.init / "reload-driver"), 0o755)
-        archive.add_file("/bin/poweroff", _read(self.init / "poweroff"), 0o755)
         archive.add_file("/bin/agent", _read(self.agent), 0o755)
         archive.add_file("/etc/motd", _MOTD.encode())
         archive.add_file("/etc/profile", _PROFILE.encode())
@@ -199,7 +198,7 @@ def _applets(busybox: Path) -> list[str]:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise LabFailure(f"{busybox} does not run: {error}", "run scripts/setup again") from error
-    return [name for name in listing.stdout.split() if name not in ("busybox", "poweroff")]
+    return [name for name in listing.stdout.split() if name != "busybox"]
 
 
 def _read(path: Path) -> bytes:

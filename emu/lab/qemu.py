@@ -162,10 +162,11 @@ class QemuCommand:
     def _console(self) -> list[str]:
         log = f"logfile={_comma(self.console_log)},logappend=off"
         if self.interactive:
-            # mux gives Ctrl-A X and the monitor; signal=off hands Ctrl-C to the guest.
+            # mux gives Ctrl-A X; signal=off hands Ctrl-C to the guest.
             chardev = f"stdio,id=console,mux=on,signal=off,{log}"
-            return ["-chardev", chardev, "-serial", "chardev:console", "-mon", "chardev=console"]
-        chardev = f"socket,id=console,path={_comma(self.directory / 'console.sock')},server=on,wait=off,{log}"
+        else:
+            path = _comma(self.directory / "console.sock")
+            chardev = f"socket,id=console,path={path},server=on,wait=off,{log}"
         return ["-chardev", chardev, "-serial", "chardev:console"]
 
 

@@ -19,7 +19,7 @@ from tests.lab.test_cpio import members
 @pytest.fixture
 def image(tmp_path: Path) -> GuestImage:
     busybox = tmp_path / "busybox"
-    busybox.write_text("#!/bin/sh\necho busybox\necho sh\necho poweroff\n")
+    busybox.write_text("#!/bin/sh\necho busybox\necho sh\n")
     busybox.chmod(0o755)
     for name in ("agent", "vrnic.ko", "vrnic-kernels"):
         (tmp_path / name).write_bytes(name.encode())
@@ -41,11 +41,6 @@ def test_it_holds_init_agent_drivers_and_programs(image: GuestImage) -> None:
     assert found["modules/vrnic.ko"] == (0o644, b"vrnic.ko")
     assert found["bin/vrnic-kernels"] == (0o755, b"vrnic-kernels")
     assert found["bin/sh"][1] == b"busybox"
-
-
-def test_our_poweroff_replaces_busyboxs(image: GuestImage) -> None:
-    found = {name: data for name, _, data in members(image.archive())}
-    assert found["bin/poweroff"] == (CHECKOUT / "guest/init/poweroff").read_bytes()
 
 
 def test_stock_modules_are_unpacked_and_listed_in_order(image: GuestImage) -> None:
