@@ -83,6 +83,7 @@ class Endpoint:
         self._events = events
         self._native = bind(load())
         self._lib: Any = self._native.lib
+        self._drain: Any = self._lib.vrnic_drain
         self._pending: set[int] = set()
         self._retry: Timer | None = None
         self._poll_fd = -1
@@ -192,8 +193,10 @@ class Endpoint:
     def _on_readable(self) -> None:
         if self._closing or self._busy:
             return
-        with self._calling():
-            result = self._lib.vrnic_drain(self._context, _BUDGET)
+        # The hot path: no context manager here.
+        self._busy = True
+        result = self._drain(self._context, _BUDGET)
+        self._busy = False
         if result >= 0:
             if self._pending:
                 self._retry_pending()
