@@ -25,7 +25,7 @@ static int vrnic_dmabuf_map(struct vrnic_mr *mr)
 {
 	struct dma_resv *resv = mr->attach->dmabuf->resv;
 	struct sg_table *sgt;
-	int ret;
+	long ret;
 
 	dma_resv_lock(resv, NULL);
 	ret = dma_buf_pin(mr->attach);
