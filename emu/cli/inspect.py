@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from emu.cli.output import JsonFlag, LabOption, SocketOption, connect, fail, guarded, print_json, print_table
+from emu.cli.output import (
+    JsonFlag,
+    LabOption,
+    SocketOption,
+    connect,
+    console,
+    fail,
+    guarded,
+    print_json,
+    print_table,
+)
 
 __all__ = ["counters", "qp", "regs"]
 
@@ -79,12 +89,14 @@ def qp(
         print_json(found)
         return
     for name, rows in found.items():
-        columns = tuple(rows[0]) if rows else ("qpn",)
+        if not rows:
+            console.print(f"{name}: no queue pairs", highlight=False)
+            continue
         cells = [
             [f"{value:#x}" if key in ("qpn", "dest_qpn") else value for key, value in row.items()]
             for row in rows
         ]
-        print_table(f"{name}: {len(rows)} queue pairs", columns, cells)
+        print_table(f"{name}: {len(rows)} queue pairs", tuple(rows[0]), cells)
 
 
 @guarded
