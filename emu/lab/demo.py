@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +88,9 @@ def run_demo(options: DemoOptions, installation: Installation | None = None) -> 
         tshark=tshark_command(capture, installation.tree.tshark_command()),
         accelerator=installation.accelerator,
     )
-    with LabRunner(lab, installation, lab_directory("demo"), capture) as running:
+    # A folder of its own: several demos may run at a time.
+    directory = lab_directory(f"demo-{os.getpid()}")
+    with LabRunner(lab, installation, directory, capture) as running:
         options.progress("starting the device server")
         running.start_server()
         options.progress(f"booting {len(lab.nodes)} guests ({installation.accelerator})")
@@ -105,6 +109,8 @@ def run_demo(options: DemoOptions, installation: Installation | None = None) -> 
     summary = summarize(capture)
     _check_capture(report, summary, end, options.loss)
     report.checks.append(_tshark_agrees(installation, capture, summary))
+    # After a failure the logs stay, and the error names them.
+    shutil.rmtree(directory, ignore_errors=True)
     report.seconds = round(time.monotonic() - began, 2)
     return report
 
@@ -132,7 +138,7 @@ def _measurement(step: Step, side: Side, record: Mapping[str, object], resent: i
         retransmitted=resent,
         latency_ns=_number(record, "latency_ns"),
         cpu_touches=_integer(record, "cpu_touches"),
-        syscalls=_integer(record, "ioctls"),
+        syscalls=_integer(record, "syscalls" if "syscalls" in record else "ioctls"),
         verified=verified if isinstance(verified, bool) else None,
     )
 

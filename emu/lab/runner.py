@@ -89,8 +89,14 @@ class ServerProcess:
     def start(self, timeout: float = 20.0) -> None:
         """Start it and wait (seconds) until it answers on its control socket.
 
-        :raises LabFailure: it ends or stays silent; the hint is the end of its log.
+        :raises LabFailure: it ends or stays silent (the hint is the end of its log), or one runs here
+        already.
         """
+        with contextlib.suppress(ControlError):
+            self.control().close()
+            raise LabFailure(
+                f"a lab already runs in {self.directory}", "end it, or give this one another name"
+            )
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "lab.toml").write_text(format_lab(self._lab))
         with self.log.open("wb") as log:
