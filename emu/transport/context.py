@@ -259,7 +259,8 @@ class Endpoint:
         if memory is None and address == 0:
             log.error(_NO_SHARED_MEMORY, self.model.name)
             self.counters.refused += 1
-            self.disconnect()
+            # QEMU takes a refused mapping for a bug of its own and aborts; a lost connection it reports.
+            self._loop.call_soon(self.disconnect)
 
     def on_unmap(self, address: int, size: int) -> None:
         """The client takes a range back: first out of the table, then the model lets go."""

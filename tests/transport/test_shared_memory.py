@@ -161,8 +161,10 @@ def test_a_guest_without_shared_memory_is_refused_with_the_remedy(
 ) -> None:
     endpoint = serve(Recorder("node0.nic0"))
     client = Client(endpoint.path, loop)
-    with caplog.at_level(logging.ERROR), pytest.raises(Disconnected):
+    with caplog.at_level(logging.ERROR):
         client.dma_map(0, 0x8000_0000, None)
+    with pytest.raises(Disconnected):
+        client.read(BAR, 0, 1)
     assert "node0.nic0: QEMU shares no guest memory" in caplog.text
     assert "-object memory-backend-memfd,id=ram,size=SIZE,share=on -M memory-backend=ram" in caplog.text
     client.close()
