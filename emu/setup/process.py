@@ -16,7 +16,7 @@ __all__ = ["explain", "run"]
 # Wording of apt, dpkg, tar, mmdebstrap, bubblewrap and newuidmap; the first match wins.
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
-        r"No space left on device|not enough (?:free )?(?:disk )?space|Disk quota exceeded",
+        r"No space left on device|enough (?:free )?(?:disk )?space|Disk quota exceeded",
         "the disk is full",
         "Free some space (the set-up needs about 2 GB in the cache and as much in TMPDIR), "
         "or put the cache elsewhere with VRNIC_CACHE=DIR.",

@@ -268,7 +268,7 @@ def is_intact(path: Path, suite: Suite) -> bool:
 
 @functools.cache
 def may_mount() -> bool:
-    """Whether root may mount in a namespace of its own (in an ordinary container, or a bare chroot, it may not)."""
+    """Whether root may mount in a namespace of its own; not so in many containers and in a bare chroot."""
     trial = ["unshare", "--mount", "--propagation", "private", "true"]
     try:
         return subprocess.run(trial, capture_output=True, check=False).returncode == 0
