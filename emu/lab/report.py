@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass, field
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 __all__ = ["Check", "DemoReport", "Measurement"]
@@ -52,6 +54,7 @@ class DemoReport:
     tshark: str
     accelerator: str = ""
     boot_seconds: dict[str, float] = field(default_factory=dict)
+    driver_counters: dict[str, dict[str, int]] = field(default_factory=dict)
     measurements: list[Measurement] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     seconds: float = 0.0
@@ -67,13 +70,16 @@ class DemoReport:
 
     def render(self, console: Console) -> None:
         """Print the tables a person reads."""
-        table = Table(title="What the guests' kernels did", title_justify="left", header_style="bold")
+        console.print("What the guests' kernels did", style="bold")
+        # No borders: nine columns fit 80 characters.
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
         for column in ("kernel", "guest"):
-            table.add_column(column)
-        for column in ("messages", "bytes", "doorbells", "resent", "latency", "CPU touches", "syscalls"):
-            table.add_column(column, justify="right")
-        table.add_column("bytes right")
+            table.add_column(column, no_wrap=True)
+        for column in ("messages", "bytes", "doorbells", "resent", "latency", "CPU", "calls"):
+            table.add_column(column, justify="right", no_wrap=True)
         for row in self.measurements:
+            if not row.messages:
+                continue
             table.add_row(
                 row.step,
                 row.guest,
@@ -81,19 +87,26 @@ class DemoReport:
                 _duration(row.latency_ns),
                 _count(row.cpu_touches),
                 _count(row.syscalls),
-                "-" if row.verified is None else "yes" if row.verified else "[red]NO[/red]",
             )
         console.print(table)
+        console.print(
+            "latency: per message, as the guest saw it, on emulated processors.\n"
+            "CPU, calls: times a host CPU stepped in and system calls, on the path.\n",
+            highlight=False,
+        )
         for check in self.checks:
             mark = "[green]ok[/green]  " if check.holds else "[red]FAIL[/red]"
             evidence = f" ({check.evidence})" if check.evidence else ""
-            console.print(f"{mark} {check.claim}{evidence}", highlight=False, soft_wrap=True)
+            console.print(mark + escape(f" {check.claim}{evidence}"), highlight=False, soft_wrap=True)
         boots = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.boot_seconds.items())
-        console.print(
-            f"guests booted ({self.accelerator}): {boots}; whole run {self.seconds:.1f} s", highlight=False
-        )
-        console.print(f"capture: {self.capture}", highlight=False, soft_wrap=True)
-        console.print(f"open it: {self.tshark}", highlight=False, soft_wrap=True, markup=False)
+        run = f"\nboot ({self.accelerator}): {boots}; whole run {self.seconds:.1f} s"
+        console.print(run, highlight=False)
+        for line in (
+            f"capture: {self.capture}",
+            f"read it here:      vrnic pcap show {shlex.quote(self.capture)}",
+            f"or with your own:  {self.tshark}",
+        ):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def _count(value: int | None) -> str:
