@@ -159,7 +159,9 @@ class BTH(_Chained):
             warning("ICRC needs IP/UDP or IPv6/UDP right below BTH; zero bytes were put in its place")
             return bytes(4)
         below = network.copy()
+        # Without its payload UDP would fall back to its own default port.
         below[UDP].remove_payload()
+        below[UDP].dport = udp.dport
         return _icrc.icrc(bytes(below / Raw(body + bytes(4)))[:-4])
 
     def hashret(self) -> bytes:
