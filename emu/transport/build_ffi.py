@@ -33,7 +33,7 @@ MODULE = "_vfu"
 """Name of the extension module."""
 
 _HERE = Path(__file__).parent
-_WRAPPED = ("accept", "recv", "handle_device_set_irqs", "dma_controller_add_region")
+_WRAPPED = ("accept", "recv", "malloc", "handle_device_set_irqs", "dma_controller_add_region")
 _PRIVATE_HEADERS = ("dma.h", "irq.h", "private.h")
 
 

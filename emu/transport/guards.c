@@ -5,6 +5,7 @@
  *
  *  accept                     a client that connects and says nothing would stop the one server thread
  *  recv                       a message that arrives in pieces, or never whole
+ *  malloc                     a message shorter than the structure it is read as
  *  handle_device_set_irqs     start + count that wraps around 32 bits walks over foreign memory
  *  dma_controller_add_region  a file shorter than the range it is announced for (SIGBUS on access)
  */
@@ -24,11 +25,14 @@
 #include "private.h"
 
 #define GREETING_MAX 65536
+/* More than any structure a message starts with. */
+#define MESSAGE_MARGIN 64
 
 int __real_accept(int fd, struct sockaddr *address, socklen_t *length);
 int __wrap_accept(int fd, struct sockaddr *address, socklen_t *length);
 ssize_t __real_recv(int fd, void *buffer, size_t size, int flags);
 ssize_t __wrap_recv(int fd, void *buffer, size_t size, int flags);
+void *__wrap_malloc(size_t size);
 int __real_handle_device_set_irqs(vfu_ctx_t *ctx, vfu_msg_t *msg);
 int __wrap_handle_device_set_irqs(vfu_ctx_t *ctx, vfu_msg_t *msg);
 
@@ -103,6 +107,12 @@ ssize_t __wrap_recv(int fd, void *buffer, size_t size, int flags)
 		shutdown(fd, SHUT_RDWR);
 	errno = error;
 	return got;
+}
+
+void *__wrap_malloc(size_t size)
+{
+	/* Messages are allocated at the size they arrived with, and looked at before that is checked. */
+	return size > SIZE_MAX - MESSAGE_MARGIN ? NULL : calloc(1, size + MESSAGE_MARGIN);
 }
 
 int __wrap_handle_device_set_irqs(vfu_ctx_t *ctx, vfu_msg_t *msg)
