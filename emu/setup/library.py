@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from emu.setup.bootstrap import debian_keyring
 from emu.setup.cache import CHECKOUT, EXTENSION, Cache, content_key, file_digest, tree_digest
 from emu.setup.error import SetupError
 from emu.setup.process import run
@@ -28,10 +29,6 @@ DMA_REGIONS = 128
 
 _SUITES = ("trixie", "bookworm")
 _PART = "subprojects/libvfio-user"
-_KEYRINGS = (
-    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
-    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
-)
 
 
 @dataclass(frozen=True)
@@ -173,11 +170,7 @@ def _download(tree: Tree, cache: Cache, fresh: Path) -> Mapping[str, object]:
         for path in [apt / "sources.list", *apt.glob("sources.list.d/*.sources")]
         if path.is_file()
     )
-    keyring = next((path for path in _KEYRINGS if path.is_file()), None)
-    if keyring is None:
-        raise SetupError(
-            "The keys of the Debian archive are not installed.", "Install the package debian-archive-keyring."
-        )
+    keyring = debian_keyring()
     failure: SetupError | None = None
     for suite in _SUITES:
         with tempfile.TemporaryDirectory(prefix="vrnic-") as folder:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from emu.setup import bootstrap
 from emu.setup import tree as tree_module
 from emu.setup.bootstrap import mmdebstrap_command
 from emu.setup.cache import Cache
@@ -125,6 +126,22 @@ def test_old_qemu_is_refused_with_the_version_needed(tree: Tree) -> None:
     status.write_text(status.read_text().replace("1:11.1.3+ds-1~bpo13+1", "1:10.0.13+ds-0+deb13u1"))
     with pytest.raises(SetupError, match=r"10\.1\.1 or newer"):
         tree.check_qemu()
+
+
+@pytest.fixture(autouse=True)
+def keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The archive's keys, which not every host has."""
+    path = tmp_path / "keys.gpg"
+    path.touch()
+    monkeypatch.setattr(bootstrap, "_KEYRINGS", (tmp_path / "absent.gpg", path))
+    return path
+
+
+def test_debians_keys_are_named(keyring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"--keyring={keyring}" in mmdebstrap_command(MAIN, "/target", mode="root")
+    monkeypatch.setattr(bootstrap, "_KEYRINGS", ())
+    with pytest.raises(SetupError, match="keys of the Debian archive"):
+        mmdebstrap_command(MAIN, "/target", mode="root")
 
 
 def test_only_the_named_sources_come_from_backports() -> None:
