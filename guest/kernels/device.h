@@ -103,7 +103,7 @@ static inline volatile uint64_t *dev_slot(const struct dev_qp *qp, uint32_t inde
 {
 	uint32_t mask = (1u << qp->sq_log_size) - 1;
 
-	return qp->sq + (uint64_t)((index - qp->start) & mask) * (VRNIC_WQE_SIZE / 8);
+	return qp->sq + (uint64_t)(index & mask) * (VRNIC_WQE_SIZE / 8);
 }
 
 /*
@@ -212,7 +212,7 @@ static inline void dev_post_receive(struct dev_qp *qp, uint64_t address, uint32_
 {
 	uint32_t mask = (1u << qp->rq_log_size) - 1;
 	uint32_t index = qp->recv_next++;
-	volatile struct vrnic_recv_wqe *slot = qp->rq + ((index - qp->start) & mask);
+	volatile struct vrnic_recv_wqe *slot = qp->rq + (index & mask);
 
 	slot->index = htole32(index);
 	slot->qpn = htole32(qp->qpn);

@@ -104,6 +104,8 @@ void run_put(struct session *session)
 		check_vectors(session, (options->messages - 1) * options->size);
 		report->messages = options->messages;
 		report->bytes = options->messages * options->size;
+		report->latency_ns = (double)session->path_ticks / (double)session->ticks_per_second * 1e9 /
+				     options->messages;
 	}
 	for (uint32_t i = 0; !active && i < options->messages; i++)
 		session_verify(session, session_inbox(session) + i * options->size, options->size, i);

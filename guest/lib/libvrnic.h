@@ -74,7 +74,7 @@ struct vrnic_path {
 	uint32_t access;  /* VRNIC_ACCESS_* the peer has */
 };
 
-/* Defaults: GID 1 (IPv4), 1024 bytes, 67 ms, 7 retries, RNR for ever, every right. */
+/* Defaults: GID 1 (IPv4), 1024 bytes, 268 ms, 7 retries, RNR for ever, every right. */
 extern const struct vrnic_path vrnic_path_default;
 
 /* device.c */

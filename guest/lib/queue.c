@@ -8,7 +8,7 @@
 const struct vrnic_path vrnic_path_default = {
 	.gid_index = 1,
 	.mtu = 3,
-	.timeout = 14,
+	.timeout = 16,
 	.retry_cnt = 7,
 	.rnr_retry = 7,
 	.min_rnr_timer = 12,
