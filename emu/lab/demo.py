@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -89,9 +90,7 @@ def run_demo(options: DemoOptions, installation: Installation | None = None) -> 
         tshark=tshark_command(capture),
         accelerator=installation.accelerator,
     )
-    # A folder of its own: several demos may run at a time.
-    directory = lab_directory(f"demo-{os.getpid()}")
-    with LabRunner(lab, installation, directory, capture) as running:
+    with _folder() as folder, LabRunner(lab, installation, folder, capture) as running:
         options.progress("starting the device server")
         running.start_server()
         options.progress(f"booting {len(lab.nodes)} guests ({installation.accelerator})")
@@ -112,10 +111,23 @@ def run_demo(options: DemoOptions, installation: Installation | None = None) -> 
     summary = summarize(capture)
     _check_capture(report, summary, end, options.loss)
     report.checks.append(_tshark_agrees(installation, capture, summary))
-    # After a failure the logs stay, and the error names them.
-    shutil.rmtree(directory, ignore_errors=True)
     report.seconds = round(time.monotonic() - began, 2)
     return report
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for sockets and logs of this run alone: several demos may run at a time.
+
+    After a failure it stays, since the error points into it.
+    """
+    folder = lab_directory(f"demo-{os.getpid()}")
+    try:
+        yield folder
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_step(running: LabRunner, lab: Lab, step: Step, report: DemoReport) -> None:

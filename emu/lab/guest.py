@@ -43,7 +43,7 @@ class Guest:
     def __init__(self, command: QemuCommand, evidence: Sequence[Path] = ()) -> None:
         self.command = command
         self.boot_seconds = 0.0
-        """Time from start to the agent's first word."""
+        """Time from start to the agent's first word; 0 until it came."""
         self._evidence = (command.console_log, command.qemu_log, *evidence)
         self._process: subprocess.Popen[bytes] | None = None
         self._agent: Agent | None = None
@@ -84,6 +84,7 @@ class Guest:
         for path in (self.command.qmp_socket, self.command.agent_socket, self.command.console_log):
             path.unlink(missing_ok=True)
         self._started = time.monotonic()
+        self.boot_seconds = 0.0
         try:
             with self.command.qemu_log.open("wb") as log:
                 # A session of its own: Ctrl-C in the terminal is for the runner, which ends guests in order.
@@ -155,7 +156,8 @@ class Guest:
         """End the guest: power off, else quit QEMU, else kill it. Safe to repeat, and for a dead guest."""
         process = self._process
         if process is not None and process.poll() is None:
-            if self._agent is not None:
+            # A guest that has not come up would not listen.
+            if self._agent is not None and self.boot_seconds:
                 with contextlib.suppress(LabFailure):
                     self._agent.power_off()
                 _wait(process, patience)

@@ -82,8 +82,9 @@ class ServerProcess:
     def argv(self) -> list[str]:
         """The command line."""
         program = "from emu.cli.main import main; main()"
-        argv = [sys.executable, "-c", program, "serve", str(self.directory / "lab.toml")]
-        argv += ["--directory", str(self.directory)]
+        # setpriv is part of every Debian system; the server ends with its runner, however that ends.
+        argv = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-c", program]
+        argv += ["serve", str(self.directory / "lab.toml"), "--directory", str(self.directory)]
         return [*argv, "--capture", str(self._capture)] if self._capture else [*argv, "--no-capture"]
 
     def start(self, timeout: float = 20.0) -> None:
@@ -99,10 +100,13 @@ class ServerProcess:
             )
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "lab.toml").write_text(format_lab(self._lab))
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        try:
+            with self.log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+        except OSError as error:
+            raise LabFailure(f"the server does not start: {error}") from error
         deadline = time.monotonic() + timeout
         while True:
             try:
