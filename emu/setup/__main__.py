@@ -33,10 +33,10 @@ def prepare(*, kernels: bool, accelerator: bool) -> None:
     :raises SetupError: a part cannot be made.
     """
     cache = Cache.default()
-    tree = Tree.find(MAIN, cache)
-    if tree is None:
+    if Tree.find(MAIN, cache) is None:
         with step("Private Debian tree: QEMU, kernels, compiler, tools", "a few minutes"):
-            tree = obtain_tree(MAIN, cache)
+            obtain_tree(MAIN, cache)
+    tree = obtain_tree(MAIN, cache)
     with step("libvfio-user for Python"):
         obtain_extension(tree, cache)
     if has_driver():
@@ -47,8 +47,10 @@ def prepare(*, kernels: bool, accelerator: bool) -> None:
             build_programs(tree, cache=cache)
     if kernels:
         for suite in (KERNELS_6_1, KERNELS_7):
-            with step(f"Kernel headers for the build matrix ({suite.name})", "about a minute"):
-                other = obtain_tree(suite, cache)
+            if Tree.find(suite, cache) is None:
+                with step(f"Kernel headers for the build matrix ({suite.name})", "about a minute"):
+                    obtain_tree(suite, cache)
+            other = obtain_tree(suite, cache)
             with step(f"Guest kernel modules for {other.kernel('cloud').release}"):
                 build_modules(other, "cloud", cache=cache)
     if accelerator:

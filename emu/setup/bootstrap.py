@@ -16,7 +16,7 @@ from emu.setup.process import run
 from emu.setup.suite import MAIN, Suite
 from emu.setup.tree import Tree, is_intact
 
-__all__ = ["allow_scripts", "mmdebstrap_command", "obtain_tree"]
+__all__ = ["allow_scripts", "debian_keyring", "mmdebstrap_command", "obtain_tree"]
 
 # Documentation is not read out of the tree; the postinst hook would make an initramfs that nobody boots.
 _EXCLUDED = (
@@ -26,6 +26,10 @@ _EXCLUDED = (
     "path-exclude=/usr/share/info/*",
     "path-exclude=/usr/share/locale/*",
     "path-exclude=/etc/kernel/postinst.d/initramfs-tools",
+)
+_KEYRINGS = (
+    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
 _NEEDED_BYTES = 2 << 30
 _SCRIPT_FOLDERS = ("usr/lib/x86_64-linux-gnu/plugins", "usr/lib/x86_64-linux-gnu/wireshark/plugins")
@@ -97,6 +101,19 @@ def allow_scripts(tree: Tree) -> None:
             init.write_text("run_user_scripts_when_superuser = true\n")
 
 
+def debian_keyring() -> Path:
+    """The keys of the Debian archive on this host.
+
+    :raises SetupError: they are not installed.
+    """
+    for path in _KEYRINGS:
+        if path.is_file():
+            return path
+    raise SetupError(
+        "The keys of the Debian archive are not installed.", "Install the package debian-archive-keyring."
+    )
+
+
 def mmdebstrap_command(suite: Suite, target: str, *, mode: str) -> list[str]:
     """Argument vector that bootstraps ``suite``.
 
@@ -104,6 +121,8 @@ def mmdebstrap_command(suite: Suite, target: str, *, mode: str) -> list[str]:
     :param mode: ``root`` or ``unshare``, see mmdebstrap(1).
     """
     words = ["mmdebstrap", f"--mode={mode}", "--variant=apt", f"--include={','.join(suite.packages)}"]
+    # Named, because apt on other distributions trusts their own keys only.
+    words.append(f"--keyring={debian_keyring()}")
     words += [f"--dpkgopt={line}" for line in _EXCLUDED]
     if suite.backported:
         pattern = " ".join(f"src:{source}" for source in suite.backported)
