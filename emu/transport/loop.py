@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 Callback = Callable[[], None]
 
 _MAX_EVENTS = 64
+_PRUNE_MIN = 1024
+"""Timers kept before cancelled ones are looked for."""
 _FINE_NS = 5_000_000
 """epoll counts milliseconds; a wait shorter than this goes through select, which counts microseconds."""
 
@@ -48,6 +50,7 @@ class Loop:
         self._soon: deque[Callback] = deque()
         self._heap: list[tuple[int, int, Timer]] = []
         self._sequence = 0
+        self._prune_at = _PRUNE_MIN
         self._stopping = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll.register(self._wake_read, select.EPOLLIN)
@@ -61,7 +64,13 @@ class Loop:
         """Run ``callback`` once ``now() >= when``; up to about 100 microseconds late on an idle machine."""
         timer = Timer(when, callback)
         self._sequence += 1
-        heapq.heappush(self._heap, (when, self._sequence, timer))
+        heap = self._heap
+        heapq.heappush(heap, (when, self._sequence, timer))
+        if len(heap) > self._prune_at:
+            # A protocol sets and cancels a timer per message; cancelled ones must not pile up until due.
+            heap[:] = [entry for entry in heap if entry[2].callback is not None]
+            heapq.heapify(heap)
+            self._prune_at = max(_PRUNE_MIN, 2 * len(heap))
         return timer
 
     def call_soon(self, callback: Callback) -> None:
@@ -95,6 +104,11 @@ class Loop:
     def idle(self) -> bool:
         """True when no deferred call waits."""
         return not self._soon
+
+    @property
+    def timers(self) -> int:
+        """Timers kept, cancelled ones that are not yet swept included."""
+        return len(self._heap)
 
     def run(self) -> None:
         """Run turns until :meth:`stop`, which may have come before the call. Can be run again afterwards."""

@@ -96,6 +96,18 @@ def test_a_cancelled_timer_neither_runs_nor_keeps_the_loop_waiting(loop: Loop) -
     assert not timer.pending
 
 
+def test_cancelled_timers_do_not_pile_up_and_the_others_stay(loop: Loop) -> None:
+    seen: list[int] = []
+    for delay in (2, 1):
+        loop.call_at(loop.now() + delay * US, functools.partial(seen.append, delay))
+    for _ in range(20_000):
+        loop.call_at(loop.now() + 3600 * 1000 * MS, loop.stop).cancel()
+    assert loop.timers < 2_000
+    while len(seen) < 2:
+        loop.step()
+    assert seen == [1, 2]
+
+
 def test_a_timer_cancelled_by_an_earlier_one_of_the_same_turn_does_not_run(loop: Loop) -> None:
     seen: list[str] = []
     now = loop.now()
