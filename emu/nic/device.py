@@ -227,12 +227,7 @@ class Nic:
             raise NicError(
                 ErrorKind.BAD_FIELD, f"vector {vector} is not in 1..{self.limits.vectors - 1}", "vector"
             )
-        if not 1 <= log_size <= self.limits.max_eq_log_size:
-            raise NicError(
-                ErrorKind.BAD_FIELD,
-                f"log_size {log_size} is not in 1..{self.limits.max_eq_log_size}",
-                "log_size",
-            )
+        self.check_log_size("log_size", log_size, 1)
         eq = EventQueue(self.platform, self.eqs.reserve(), vector, log_size, memory)
         self.eqs.items[eq.number] = eq
         return eq

@@ -24,7 +24,6 @@ class NicLimits:
     qps: int = 1 << 20
     vectors: int = 32
     max_log_ring: int = 16
-    max_eq_log_size: int = 16
     max_message: int = 1 << 31
     max_inline: int = 32
     max_rd_atomic: int = 16

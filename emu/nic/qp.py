@@ -356,7 +356,7 @@ class QueuePair:
     def _check_values(self, mask: ModifyMask, given: QpAttributes) -> None:
         limits = self._platform.limits
         rules = (
-            (ModifyMask.ACCESS_FLAGS, "access", given.access & ~_ALL_ACCESS == 0),
+            (ModifyMask.ACCESS_FLAGS, "access", int(given.access) & ~_ALL_ACCESS == 0),
             (ModifyMask.PATH_MTU, "path_mtu", given.path_mtu in _MTUS and given.path_mtu <= limits.port_mtu),
             (ModifyMask.TIMEOUT, "timeout", 0 <= given.timeout <= 31),
             (ModifyMask.RETRY_CNT, "retry_cnt", 0 <= given.retry_cnt <= 7),
@@ -381,5 +381,5 @@ class QueuePair:
                 raise NicError(ErrorKind.BAD_FIELD, f"{name} {shown} is out of range", name)
 
 
-_ALL_ACCESS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
+_ALL_ACCESS = sum(Access)
 _MTUS = (256, 512, 1024, 2048, 4096)

@@ -148,7 +148,7 @@ class Qp:
     def __post_init__(self) -> None:
         self.index = self.receive_index = self.start
 
-    def wqe(self, index: int, **values: Any) -> bytes:
+    def wqe(self, index: int, /, **values: Any) -> bytes:
         """Bytes of a send WQE; fields by name, ``inline`` for an inline payload."""
         inline = values.pop("inline", None)
         fields = _blank(SendWqe) | {"index": index, "qpn": self.number, "blocks": 1} | values
@@ -164,7 +164,7 @@ class Qp:
         """Address of a send slot."""
         return self.sq_address + (index & ((1 << self.sq_log_size) - 1)) * WQE_SIZE
 
-    def post(self, opcode: Opcode = Opcode.NOP, *, signal: bool = True, **values: Any) -> int:
+    def post(self, opcode: int = Opcode.NOP, *, signal: bool = True, **values: Any) -> int:
         """Write the next WQE, without a doorbell; its index."""
         index = self.index
         values["flags"] = values.get("flags", 0) | (WqeFlags.SIGNAL if signal else 0)

@@ -41,9 +41,10 @@ RECORD_ALIGN = 8
 MIN_PAGE_SHIFT, MAX_PAGE_SHIFT = 12, 21
 LIST_BLOCK = 4096
 ENTRY = 8
-ALL_ACCESS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
-ALL_MR_FLAGS = MrFlags.INDIRECT | MrFlags.ATOMIC_CAPABLE | MrFlags.CONTIGUOUS
-ALL_QP_FLAGS = QpFlags.PHASE | QpFlags.SIGNAL_ALL
+# Plain integers: the complement of an IntFlag holds known bits only.
+ALL_ACCESS = sum(Access)
+ALL_MR_FLAGS = sum(MrFlags)
+ALL_QP_FLAGS = sum(QpFlags)
 DEFAULT_HOP_LIMIT = 64
 
 
@@ -122,7 +123,8 @@ class Commands:
         base, log_size = command["base"], command["log_size"]
         if base == 0 or base % RING_ALIGN:
             raise NicError(ErrorKind.BAD_FIELD, f"base {base:#x} is not {RING_ALIGN}-byte aligned", "base")
-        pages = PageList.contiguous(base, EQE_SIZE << min(log_size, self._nic.limits.max_eq_log_size))
+        self._nic.check_log_size("log_size", log_size, 1)
+        pages = PageList.contiguous(base, EQE_SIZE << log_size)
         for offset in (0, pages.length - EQE_SIZE):
             self._reach(base + offset, EQE_SIZE, "base")
         return {"object": self._nic.create_eq(command["vector"], log_size, RingMemory(pages, 0)).number}

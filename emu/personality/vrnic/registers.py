@@ -31,6 +31,7 @@ COUNTER_END = COUNTER_OFFSET + 8 * len(COUNTERS)
 _READ = Kind.MMIO_READ.bit
 _WRITE = Kind.MMIO_WRITE.bit
 _MASK32 = 0xFFFFFFFF
+_CONTROL_BITS = int(ControlBits.RESET | ControlBits.ENABLE)
 
 
 class NicRegisters:
@@ -191,7 +192,7 @@ class NicRegisters:
         return ""
 
     def _control(self, value: int) -> str:
-        if value & ~(ControlBits.RESET | ControlBits.ENABLE):
+        if value & ~_CONTROL_BITS:
             return f"CONTROL {value:#x} has unknown bits"
         if value & ControlBits.RESET:
             self._reset()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A NIC without PCIe and sockets: register blocks over a bytearray, virtual time, engines of the test."""
+
+from __future__ import annotations
+
+from emu.clock import VirtualScheduler
+from emu.events import EventBus
+from emu.nic.device import Nic
+from emu.nic.limits import NicLimits
+from emu.personality.vrnic.admin import AdminQueue
+from emu.personality.vrnic.doorbells import Doorbells
+from emu.personality.vrnic.formats import vrnic_formats
+from emu.personality.vrnic.registers import NicRegisters
+from tests.nic.fakes import CountingInterrupts, Engines, MemoryBus, Recorder, RecordingPort, fake_parse
+
+__all__ = ["MAC", "BareMachine"]
+
+MAC = bytes.fromhex("027672000001")
+GID = bytes.fromhex("fe80000000000000007672fffe000001")
+PAGES = 256
+
+
+class BareMachine:
+    """Implements :class:`tests.personality.driver.Machine`."""
+
+    def __init__(
+        self, *, limits: NicLimits | None = None, ram_base: int = 0x1000_0000, ram_size: int = 1 << 20
+    ) -> None:
+        self.ram_base = ram_base
+        self.ram_size = ram_size
+        self.bus = MemoryBus()
+        self.ram = self.bus.map(ram_base, ram_size)
+        self.clock = VirtualScheduler()
+        self.interrupts = CountingInterrupts()
+        self.port = RecordingPort()
+        self.engines = Engines()
+        self.event_bus = EventBus()
+        self.events = Recorder(self.event_bus)
+        limits = limits or NicLimits()
+        self.nic = Nic(
+            "node0.nic0",
+            bus=self.bus,
+            interrupts=self.interrupts,
+            port=self.port,
+            scheduler=self.clock,
+            events=self.event_bus,
+            formats=vrnic_formats(limits),
+            create_engine=self.engines.create,
+            parse=fake_parse,
+            mac=MAC,
+            gids=(GID,),
+            limits=limits,
+        )
+        self.admin = AdminQueue(self.nic, self.interrupts)
+        self.registers = NicRegisters(self.nic, self.admin, self.reset, PAGES)
+        self.doorbells = Doorbells(self.nic)
+
+    def reset(self) -> None:
+        """What CONTROL.RESET does."""
+        self.admin.clear()
+        self.nic.reset("CONTROL.RESET")
+
+    def read(self, bar: int, offset: int, size: int) -> int:
+        """Read a register."""
+        block = self.registers if bar == 0 else self.doorbells
+        data = block.read(offset, size)
+        assert len(data) == size
+        return int.from_bytes(data, "little")
+
+    def write(self, bar: int, offset: int, data: bytes) -> None:
+        """Write a register."""
+        block = self.registers if bar == 0 else self.doorbells
+        block.write(offset, data)
+
+    def load(self, address: int, length: int) -> bytes:
+        """Read memory."""
+        return bytes(self.ram[address - self.ram_base : address - self.ram_base + length])
+
+    def store(self, address: int, data: bytes) -> None:
+        """Write memory."""
+        self.ram[address - self.ram_base : address - self.ram_base + len(data)] = data
+
+    def settle(self) -> None:
+        """Run what is due now."""
+        self.clock.run(until=self.clock.now())
