@@ -67,7 +67,7 @@ def run_doctor(cache: Cache | None = None) -> list[Finding]:
         ("guest modules", _modules),
         ("guest programs", _programs),
         ("accelerator", _accelerator),
-        ("old trees", _old_trees),
+        ("leftovers", _leftovers),
     ]
     findings = []
     for name, check in checks:
@@ -241,14 +241,26 @@ def _accelerator(cache: Cache) -> Finding:
     )
 
 
-def _old_trees(cache: Cache) -> Finding:
+def _leftovers(cache: Cache) -> Finding:
     wanted = {cache.entry(suite.name, content_key(suite.inputs())) for suite in TREES.values()}
-    found = [path for name in TREES for path in (cache.root / name).glob("*") if path not in wanted]
+    found = [path for name in TREES for path in sorted((cache.root / name).glob("*")) if path not in wanted]
+    found += [path for path in sorted((cache.root / "venv").glob("*")) if _is_stale_environment(path)]
     if found:
         return Finding(
-            "old trees",
+            "leftovers",
             "warn",
-            f"{len(found)} not used by this checkout ({CHECKOUT}), about 1 GB each",
+            f"{len(found)} trees or Python environments that this checkout ({CHECKOUT}) no longer uses",
             f"When no other checkout uses them: rm -rf {' '.join(map(str, found))}",
         )
-    return Finding("old trees", "ok", "none")
+    return Finding("leftovers", "ok", "none")
+
+
+def _is_stale_environment(path: Path) -> bool:
+    """Whether a Python environment was made for this checkout earlier on, or for one that is gone."""
+    try:
+        checkout = Path((path / ".complete").read_text().strip())
+    except OSError:
+        return False
+    if checkout == CHECKOUT:
+        return path.resolve() != Path(sys.prefix).resolve()
+    return not checkout.is_dir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 from emu.setup.cache import Cache
 from emu.setup.doctor import Finding, run_doctor
@@ -36,10 +37,19 @@ def test_damaged_tree_programs_are_reported_not_raised(tree: Tree, cache: Cache)
 def test_tree_of_another_recipe_is_pointed_out(tree: Tree, cache: Cache) -> None:
     other = cache.root / "tree/0123456789abcdef"
     other.mkdir()
-    finding = by_name(run_doctor(cache))["old trees"]
+    finding = by_name(run_doctor(cache))["leftovers"]
     assert finding.status == "warn"
     assert str(other) in finding.remedy
     assert str(tree.path) not in finding.remedy
+
+
+def test_environments_of_a_vanished_checkout_are_pointed_out(cache: Cache, tmp_path: Path) -> None:
+    for name, checkout in (("gone", tmp_path / "absent"), ("used", tmp_path)):
+        (cache.root / "venv" / name).mkdir(parents=True)
+        (cache.root / "venv" / name / ".complete").write_text(f"{checkout}\n")
+    remedy = by_name(run_doctor(cache))["leftovers"].remedy
+    assert str(cache.root / "venv/gone") in remedy
+    assert str(cache.root / "venv/used") not in remedy
 
 
 def test_findings_are_plain_data(cache: Cache) -> None:
