@@ -154,11 +154,10 @@ class BTH(_Chained):
 
     def _compute_icrc(self, body: bytes) -> bytes:
         udp = self.underlayer
-        network = udp.underlayer if isinstance(udp, UDP) else None
-        if not isinstance(network, IP | IPv6):
+        if not isinstance(udp, UDP) or not isinstance(udp.underlayer, IP | IPv6):
             warning("ICRC needs IP/UDP or IPv6/UDP right below BTH; zero bytes were put in its place")
             return bytes(4)
-        below = network.copy()
+        below = udp.underlayer.copy()
         # Without its payload UDP would fall back to its own default port.
         below[UDP].remove_payload()
         below[UDP].dport = udp.dport
