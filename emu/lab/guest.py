@@ -137,12 +137,24 @@ class Guest:
         return QmpClient(self.command.qmp_socket)
 
     def unplug(self, function: str) -> None:
-        """Take the function ``function`` ("node0.nic0") out and wait until the guest has let go of it.
+        """Take the function ``function`` ("node0.gpu0") out and wait until the guest has let go of it.
 
-        :raises LabFailure: there is no such function, or the guest does not let go.
+        QEMU 11.1 aborts when the function has MSI-X: ``vfio-user-pci`` removes the pending-bit array's memory
+        region when it is finalized, after QOM has already removed it as a child object. NICs have MSI-X; to
+        attach one to a new server, restart the guest.
+
+        :raises LabFailure: there is no such function, the guest does not let go, or QEMU aborted.
         """
-        with self.qmp() as qmp:
-            qmp.device_del(self._function(function).device_id)
+        device = self._function(function).device_id
+        try:
+            with self.qmp() as qmp:
+                qmp.device_del(device)
+        except LabFailure:
+            process = self._process
+            if process is not None:
+                _wait(process, 2)
+            self._check_alive()
+            raise
 
     def plug(self, function: str) -> None:
         """Put a function that was taken out back in, with a fresh connection to its server.
