@@ -78,9 +78,9 @@ class MmioReport:
 
 def run_mmio_bench(
     *,
-    stores: int = 20_000,
+    stores: int = 10_000,
     reads: int = 500,
-    rounds: int = 9,
+    rounds: int = 21,
     accelerator: str = "auto",
     progress: Callable[[str], None] = lambda _: None,
 ) -> MmioReport:

@@ -46,6 +46,7 @@ class Loop:
     def __init__(self) -> None:
         self.faults = 0
         self._epoll = select.epoll()
+        self._poll = self._epoll.poll
         self._readers: dict[int, Callback] = {}
         self._soon: deque[Callback] = deque()
         self._heap: list[tuple[int, int, Timer]] = []
@@ -112,8 +113,9 @@ class Loop:
 
     def run(self) -> None:
         """Run turns until :meth:`stop`, which may have come before the call. Can be run again afterwards."""
+        step = self.step
         while not self._stopping:
-            self.step()
+            step()
         self._stopping = False
 
     def stop(self) -> None:
@@ -123,15 +125,25 @@ class Loop:
 
     def step(self, timeout: float | None = None) -> None:
         """One turn, waiting for something to do at most ``timeout`` seconds (for ever when None)."""
-        for fd, _ in self._wait(timeout):
-            reader = self._readers.get(fd)
+        # A register read in a guest waits for all of this, so the common turn makes no calls of its own.
+        soon = self._soon
+        if soon or self._heap or timeout is not None or self._stopping:
+            events = self._wait(timeout)
+        else:
+            events = self._poll(None, _MAX_EVENTS)
+        readers = self._readers
+        for fd, _ in events:
+            reader = readers.get(fd)
             if reader is not None:
-                self._call(reader)
+                try:
+                    reader()
+                except Exception:
+                    self._failed()
         if self._heap:
             self._run_timers()
-        soon = self._soon
-        for _ in range(len(soon)):
-            self._call(soon.popleft())
+        if soon:
+            for _ in range(len(soon)):
+                self._call(soon.popleft())
 
     def close(self) -> None:
         """Release the loop's own descriptors. Nothing may be called afterwards."""
@@ -161,13 +173,16 @@ class Loop:
         try:
             callback()
         except Exception:
-            self.faults += 1
-            log.exception("a callback of the owner loop failed")
+            self._failed()
+
+    def _failed(self) -> None:
+        self.faults += 1
+        log.exception("a callback of the owner loop failed")
 
     def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
         """Events of the descriptors, after waiting as long as nothing else is due."""
         if self._soon or self._stopping:
-            return self._epoll.poll(0, _MAX_EVENTS)
+            return self._poll(0, _MAX_EVENTS)
         heap = self._heap
         while heap and heap[0][2].callback is None:
             heapq.heappop(heap)
@@ -178,7 +193,7 @@ class Loop:
                     select.select((self._epoll,), (), (), left / NS_PER_S)
                     left = 0
                 timeout = left / NS_PER_S
-        return self._epoll.poll(timeout, _MAX_EVENTS)
+        return self._poll(timeout, _MAX_EVENTS)
 
     def _run_timers(self) -> None:
         """Run what is due now; a timer set meanwhile waits for the next turn even when it is due."""
