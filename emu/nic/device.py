@@ -349,7 +349,7 @@ class Nic:
         platform = self.platform
         if platform.events.mask & _FRAME_IN:
             platform.trace.emit(Kind.FRAME_IN, f"{len(frame)} bytes", length=len(frame), frame=frame)
-        if frame[:6] != self._mac and not frame[:1] >= b"\x01":
+        if frame[:6] != self._mac and not (frame and frame[0] & 1):
             self._drop(Drop("for another station"))
             return
         packet = self._parse(frame)
