@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from emu.clock import US, Timer, VirtualScheduler
 from emu.nic.engine import AsyncEvent, Drop, Engine, ProtectionError
@@ -186,10 +187,10 @@ class Side:
         self._scheduler = scheduler
         self._timer: Timer | None = None
 
-    def modify(self, state: QpState, **changes: object) -> None:
+    def modify(self, state: QpState, **changes: Any) -> None:
         """Enter ``state`` with some attributes changed."""
         previous = self.attributes.state
-        self.attributes = replace(self.attributes, state=state, **changes)  # type: ignore[arg-type]
+        self.attributes = replace(self.attributes, state=state, **changes)
         self.engine.modify(self.attributes, previous)
         self.service()
 
@@ -198,7 +199,7 @@ class Side:
         for state in (QpState.INIT, QpState.RTR, QpState.RTS):
             self.modify(state)
 
-    def post(self, opcode: Opcode, length: int = 0, **fields: object) -> SendRequest:
+    def post(self, opcode: Opcode, length: int = 0, **fields: Any) -> SendRequest:
         """Post a signaled element at the next index whose local memory starts at BASE; ``fields``
         override.
         """
@@ -211,7 +212,7 @@ class Side:
             rkey=RKEY,
             signaled=True,
         )
-        request = replace(request, **fields)  # type: ignore[arg-type]
+        request = replace(request, **fields)
         self.next_index += request.slots
         self.engine.post(request)
         self.service()
@@ -254,10 +255,10 @@ class Side:
         *,
         ack_request: bool = False,
         solicited: bool = False,
-        **changes: object,
+        **changes: Any,
     ) -> bytes:
         """A frame as this side's queue pair would send it; ``changes`` are attributes to lie about."""
-        attributes = replace(self.attributes, **changes)  # type: ignore[arg-type]
+        attributes = replace(self.attributes, **changes)
         templates = Templates(
             frame_path(attributes, self.host.qpn), dest_qpn=attributes.dest_qpn, pkey=attributes.pkey
         )
@@ -283,7 +284,7 @@ class Pair:
     """
 
     def __init__(
-        self, impair: Impairment = perfect, *, psn: int = 100, ipv6: bool = False, **changes: object
+        self, impair: Impairment = perfect, *, psn: int = 100, ipv6: bool = False, **changes: Any
     ) -> None:
         self.scheduler = VirtualScheduler()
         self.impair = impair
@@ -302,7 +303,7 @@ class Pair:
             retry_cnt=3,
             rnr_retry=3,
         )
-        attributes = replace(attributes, **changes)  # type: ignore[arg-type]
+        attributes = replace(attributes, **changes)
         sides = []
         for own, (name, qpn) in enumerate((("a", 0x11), ("b", 0x12))):
             peer = 1 - own
