@@ -13,7 +13,7 @@ import pytest
 
 from emu.lab.relay import run_pair
 from emu.lab.runner import LabRunner
-from tests.guest.traffic import Traffic, counters, wait_until
+from tests.boot.traffic import Traffic, counters, wait_until
 
 IDLE = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 1, "cqs": 0, "qps": 0}
 """What a NIC holds when only its driver uses it: the driver's event queue."""
