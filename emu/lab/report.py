@@ -103,7 +103,7 @@ class DemoReport:
         console.print(run, highlight=False)
         for line in (
             f"capture: {self.capture}",
-            f"read it here:      vrnic pcap show {shlex.quote(self.capture)}",
+            f"read it here:      scripts/vrnic pcap show {shlex.quote(self.capture)}",
             f"or with your own:  {self.tshark}",
         ):
             console.print(line, highlight=False, soft_wrap=True, markup=False)
