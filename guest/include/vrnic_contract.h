@@ -234,7 +234,10 @@ enum vrnic_mr_kind {
 enum vrnic_cq_mode {
 	/* Entries go round the ring; each pass flips the phase bit (first pass 1). */
 	VRNIC_CQ_MODE_RING = 0,
-	/* Every entry goes to slot 0; software reads the 16-bit index. */
+	/*
+	 * Every entry goes to slot 0 with phase 1; software reads the 16-bit index, or the
+	 * running index.
+	 */
 	VRNIC_CQ_MODE_COLLAPSED = 1,
 	/* No entries: two u64 counters (success, error) at the ring's address. */
 	VRNIC_CQ_MODE_COUNTER = 2,
@@ -820,7 +823,7 @@ static_assert(offsetof(struct vrnic_cmd_create_qp, start_index) == 60, "start_in
  * @command_flags: 0
  * @tag: any value; echoed in traces
  * @qpn: queue pair
- * @mask: attributes given: enum ibv_qp_attr_mask
+ * @mask: attributes given: enum ibv_qp_attr_mask; port and partition are implied
  * @state: new state
  * @path_mtu: 1=256 .. 5=4096
  * @timeout: local ACK timeout exponent, 0..31

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from emu.clock import VirtualScheduler
 from emu.events import EventBus
+from emu.fabric.port import Port
 from emu.nic.device import Nic
+from emu.nic.engine import EngineFactory, PacketParser
 from emu.nic.limits import NicLimits
 from emu.personality.vrnic.admin import AdminQueue
 from emu.personality.vrnic.doorbells import Doorbells
@@ -13,7 +15,7 @@ from emu.personality.vrnic.formats import vrnic_formats
 from emu.personality.vrnic.registers import NicRegisters
 from tests.nic.fakes import CountingInterrupts, Engines, MemoryBus, Recorder, RecordingPort, fake_parse
 
-__all__ = ["MAC", "BareMachine"]
+__all__ = ["GID", "MAC", "BareMachine"]
 
 MAC = bytes.fromhex("027672000001")
 GID = bytes.fromhex("fe80000000000000007672fffe000001")
@@ -24,13 +26,23 @@ class BareMachine:
     """Implements :class:`tests.personality.driver.Machine`."""
 
     def __init__(
-        self, *, limits: NicLimits | None = None, ram_base: int = 0x1000_0000, ram_size: int = 1 << 20
+        self,
+        *,
+        limits: NicLimits | None = None,
+        ram_base: int = 0x1000_0000,
+        ram_size: int = 1 << 20,
+        mac: bytes = MAC,
+        gid: bytes = GID,
+        clock: VirtualScheduler | None = None,
+        port: Port | None = None,
+        create_engine: EngineFactory | None = None,
+        parse: PacketParser = fake_parse,
     ) -> None:
         self.ram_base = ram_base
         self.ram_size = ram_size
         self.bus = MemoryBus()
         self.ram = self.bus.map(ram_base, ram_size)
-        self.clock = VirtualScheduler()
+        self.clock = clock or VirtualScheduler()
         self.interrupts = CountingInterrupts()
         self.port = RecordingPort()
         self.engines = Engines()
@@ -41,14 +53,14 @@ class BareMachine:
             "node0.nic0",
             bus=self.bus,
             interrupts=self.interrupts,
-            port=self.port,
+            port=port or self.port,
             scheduler=self.clock,
             events=self.event_bus,
             formats=vrnic_formats(limits),
-            create_engine=self.engines.create,
-            parse=fake_parse,
-            mac=MAC,
-            gids=(GID,),
+            create_engine=create_engine or self.engines.create,
+            parse=parse,
+            mac=mac,
+            gids=(gid,),
             limits=limits,
         )
         self.admin = AdminQueue(self.nic, self.interrupts)

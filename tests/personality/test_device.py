@@ -378,3 +378,43 @@ def test_reset_with_work_in_flight_drops_everything(lab: Lab, how: str) -> None:
     assert a.objects()["contexts"] == 1
     lab.b.client.settle()
     assert b.command(AdminOpcode.NOP).status == 0
+
+
+def map_own_bars(lab: Lab, node: Node, registers: int, doorbells: int) -> None:
+    """Give the NIC's own BARs bus addresses, as firmware does."""
+    client = node.client
+    client.config_write(0x10, 4, registers)
+    client.config_write(0x18, 4, doorbells)
+    client.settle()
+
+
+def test_a_remote_write_can_ring_a_doorbell(lab: Lab) -> None:
+    qp, cq, peer, peer_cq = lab.pair()
+    a, b = lab.a.driver, lab.b.driver
+    map_own_bars(lab, lab.b, 0xD000_0000, 0xD800_0000)
+    key = b.register(0xD800_0000, 1 << 20)
+    peer.post()
+    value = b.doorbell_value(DoorbellType.SQ, peer.number, 1)
+    qp.post(
+        Opcode.WRITE,
+        remote_address=b.virtual(0xD800_0000 + 4096 * b.ctx),
+        rkey=key,
+        inline=value.to_bytes(8, "little"),
+    )
+    qp.ring()
+    lab.await_cqes(cq)
+    (cqe,) = lab.await_cqes(peer_cq)
+    assert (cqe.status, cqe.opcode_phase >> 4) == (Status.SUCCESS, CompletionOpcode.NOP)
+    assert a.counter("check_violations") == b.counter("check_violations") == 0
+
+
+def test_a_remote_write_that_resets_its_own_receiver_ends_quietly(lab: Lab) -> None:
+    qp, cq, _, _ = lab.pair()
+    b = lab.b.driver
+    map_own_bars(lab, lab.b, 0xD000_0000, 0xD800_0000)
+    key = b.register(0xD000_0000, 1 << 16)
+    qp.post(Opcode.WRITE, remote_address=b.virtual(0xD000_0080), rkey=key, inline=b"\1\0\0\0")
+    qp.ring()
+    (cqe,) = lab.await_cqes(cq)
+    assert cqe.status == Status.RETRY_EXC_ERR
+    assert lab.b.nic.nic.objects().to_json() == NOTHING

@@ -107,6 +107,9 @@ class AdminQueue:
                 address = self.reply_base + self._slot(self.head) * ADMIN_ENTRY_SIZE
                 self._nic.platform.dma.write(address + COMMIT, reply[COMMIT:])
                 self._nic.platform.dma.write(address, reply[:COMMIT])
+                if turn != self._turn or not self.enabled:
+                    # The reply ring may lie over this device's own registers: writing it did that.
+                    return
                 self.head = (self.head + 1) & MASK
         except BusError as error:
             self._give_up(FatalCause.ADMIN_DMA, f"admin ring: {error}")

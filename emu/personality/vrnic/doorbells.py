@@ -7,6 +7,7 @@ which does the work later. Everything that is wrong with it is sorted out apart.
 
 from __future__ import annotations
 
+from emu.events import Kind
 from emu.nic.checks import Rule
 from emu.nic.cq import Arm
 from emu.nic.device import Nic
@@ -25,6 +26,7 @@ __all__ = ["Doorbells"]
 _PAGE_SHIFT = DOORBELL_PAGE_SIZE.bit_length() - 1
 _PAGE_MASK = DOORBELL_PAGE_SIZE - 1
 _INDEX_MASK = 0xFFFFFFFF
+_DOORBELL = Kind.DOORBELL.bit
 _SHIFT, _MASK = DOORBELL_QPN_SHIFT, DOORBELL_QPN_MASK
 
 
@@ -139,6 +141,11 @@ class Doorbells:
             accepted = cq.arm(index, Arm.SOLICITED if top == _SOLICITED_TOP else Arm.NEXT)
         if accepted:
             self._counters.doorbells += 1
+            if self._nic.platform.events.mask & _DOORBELL:
+                what = DoorbellType(top & ~(DOORBELL_VALID >> DOORBELL_TYPE_SHIFT)).name
+                self._nic.platform.trace.emit(
+                    Kind.DOORBELL, f"CQ {number}: {what} index {index}", index=index
+                )
         else:
             self._counters.doorbells_ignored += 1
 

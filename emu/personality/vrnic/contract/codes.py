@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of the contract that are not layouts: admin opcodes and statuses, event types, modes, causes, rules."""
+"""Numbers of the contract that are not layouts: admin opcodes and statuses, event types, modes, causes,
+rules.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ class CqMode(enum.IntEnum):
     RING = 0
     """Entries go round the ring; each pass flips the phase bit (first pass 1)."""
     COLLAPSED = 1
-    """Every entry goes to slot 0; software reads the 16-bit index."""
+    """Every entry goes to slot 0 with phase 1; software reads the 16-bit index, or the running index."""
     COUNTER = 2
     """No entries: two u64 counters (success, error) at the ring's address."""
 
@@ -124,8 +126,10 @@ class QpFlags(enum.IntFlag):
     """CREATE_QP flags."""
 
     PHASE = 1 << 0
-    """Slots carry a phase bit: 1 when (index - start_index) / slots is even, else 0; a slot with the wrong one is
-    stale. So the first write to each slot of a zeroed ring carries 1, wherever the ring starts."""
+    """Slots carry a phase bit: 1 when (index - start_index) / slots is even, else 0; a slot with the wrong
+    one
+    is stale. So the first write to each slot of a zeroed ring carries 1, wherever the ring starts.
+    """
     SIGNAL_ALL = 1 << 1
     """Every send WQE completes, flagged or not."""
 

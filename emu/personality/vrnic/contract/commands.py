@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admin commands and replies: 64 bytes each, little-endian.
 
-The driver writes a command into slot ``n % size`` of the command ring and stores ``n + 1`` to ADMIN_DOORBELL. The
-device writes the reply into the same slot of the reply ring, its first 8 bytes (the commit word) last, advances
-ADMIN_HEAD and raises vector 0. ``sequence`` of the reply is ``n + 1``.
+The driver writes a command into slot ``n % size`` of the command ring and stores ``n + 1`` to ADMIN_DOORBELL.
+The device writes the reply into the same slot of the reply ring, its first 8 bytes (the commit word) last,
+advances ADMIN_HEAD and raises vector 0. ``sequence`` of the reply is ``n + 1``.
 """
 
 from __future__ import annotations
@@ -34,15 +34,24 @@ REPLY_HEADER = (
 Command = Struct(*HEADER, "body" / Bytes(56))
 Reply = Struct(*REPLY_HEADER, "body" / Bytes(56))
 
-AllocCtxReply = Struct(*REPLY_HEADER, "ctx" / Int32ul * "context number = doorbell page in BAR2",
-                       "reserved" / Array(13, Int32ul))
-FreeCtx = Struct(*HEADER, "ctx" / Int32ul * "context", "force" / Int32ul * "1: destroy what it still owns",
-                 "reserved" / Array(12, Int32ul))
+AllocCtxReply = Struct(
+    *REPLY_HEADER, "ctx" / Int32ul * "context number = doorbell page in BAR2", "reserved" / Array(13, Int32ul)
+)
+FreeCtx = Struct(
+    *HEADER,
+    "ctx" / Int32ul * "context",
+    "force" / Int32ul * "1: destroy what it still owns",
+    "reserved" / Array(12, Int32ul),
+)
 AllocPd = Struct(*HEADER, "ctx" / Int32ul * "owner", "reserved" / Array(13, Int32ul))
-ObjectReply = Struct(*REPLY_HEADER, "object" / Int32ul * "number of the new object (PDN, key, EQN, CQN, QPN)",
-                     "reserved" / Array(13, Int32ul))
-ObjectCommand = Struct(*HEADER, "object" / Int32ul * "object to destroy or query",
-                       "reserved" / Array(13, Int32ul))
+ObjectReply = Struct(
+    *REPLY_HEADER,
+    "object" / Int32ul * "number of the new object (PDN, key, EQN, CQN, QPN)",
+    "reserved" / Array(13, Int32ul),
+)
+ObjectCommand = Struct(
+    *HEADER, "object" / Int32ul * "object to destroy or query", "reserved" / Array(13, Int32ul)
+)
 
 RegMr = Struct(
     *HEADER,
@@ -102,7 +111,7 @@ CreateQp = Struct(
 ModifyQp = Struct(
     *HEADER,
     "qpn" / Int32ul * "queue pair",
-    "mask" / Int32ul * "attributes given: enum ibv_qp_attr_mask",
+    "mask" / Int32ul * "attributes given: enum ibv_qp_attr_mask; port and partition are implied",
     "state" / Byte * "new state",
     "path_mtu" / Byte * "1=256 .. 5=4096",
     "timeout" / Byte * "local ACK timeout exponent, 0..31",
@@ -142,10 +151,20 @@ QueryQpReply = Struct(
     "reserved" / Array(4, Int32ul),
 )
 
-GidCommand = Struct(*HEADER, "gid_index" / Int32ul * "0..GID_TABLE_SIZE-1", "reserved0" / Int32ul,
-                    "gid" / Bytes(16) * "SET_GID: network byte order", "reserved" / Array(8, Int32ul))
-GidReply = Struct(*REPLY_HEADER, "gid" / Bytes(16) * "network byte order", "mac" / Bytes(6) * "port's MAC",
-                  "reserved0" / Int16ul, "reserved" / Array(8, Int32ul))
+GidCommand = Struct(
+    *HEADER,
+    "gid_index" / Int32ul * "0..GID_TABLE_SIZE-1",
+    "reserved0" / Int32ul,
+    "gid" / Bytes(16) * "SET_GID: network byte order",
+    "reserved" / Array(8, Int32ul),
+)
+GidReply = Struct(
+    *REPLY_HEADER,
+    "gid" / Bytes(16) * "network byte order",
+    "mac" / Bytes(6) * "port's MAC",
+    "reserved0" / Int16ul,
+    "reserved" / Array(8, Int32ul),
+)
 GID_TABLE_SIZE = 16
 
 QueryObjectsReply = Struct(

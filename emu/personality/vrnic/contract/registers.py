@@ -17,7 +17,15 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["COUNTERS", "GPU_REGISTERS", "NIC_REGISTERS", "ControlBits", "Register", "RegisterAccess", "StatusBits"]
+__all__ = [
+    "COUNTERS",
+    "GPU_REGISTERS",
+    "NIC_REGISTERS",
+    "ControlBits",
+    "Register",
+    "RegisterAccess",
+    "StatusBits",
+]
 
 NIC_MAGIC = 0x434E5256
 """ASCII "VRNC" in memory order."""
@@ -37,8 +45,8 @@ class RegisterAccess(enum.Enum):
 class Register:
     """One register: byte offset in its BAR, width in bytes (4 or 8), access, and what it means.
 
-    An 8-byte register may be written as one 8-byte access or as two 4-byte ones, low half first. ``misuse`` says what a
-    wrong access does beyond the general rule (ignored, counted as ``bad_mmio``, one trace line).
+    An 8-byte register may be written as one 8-byte access or as two 4-byte ones, low half first. ``misuse``
+    says what a wrong access does beyond the general rule (ignored, counted as ``bad_mmio``, one trace line).
     """
 
     name: str
@@ -56,7 +64,8 @@ class ControlBits(enum.IntFlag):
     """Bits of CONTROL."""
 
     RESET = 1 << 0
-    """Write 1: every object is destroyed, every register returns to its reset value, the bit reads 0 again."""
+    """Write 1: every object is destroyed, every register returns to its reset value, the bit reads 0 again.
+    """
     ENABLE = 1 << 1
     """Admin queue runs. Latches the admin registers: change them only while 0."""
 
@@ -93,14 +102,38 @@ NIC_REGISTERS: tuple[Register, ...] = (
     Register("CONTROL", 0x080, 4, RW, "RESET, ENABLE"),
     Register("STATUS", 0x084, 4, RO, "READY, ENABLED, FATAL"),
     Register("FATAL_CAUSE", 0x088, 4, RO, "a FatalCause; 0 while STATUS.FATAL is 0"),
-    Register("ADMIN_SQ_BASE", 0x100, 8, RW, "bus address of the command ring, 64-byte aligned",
-             "ignored while CONTROL.ENABLE is 1"),
-    Register("ADMIN_RQ_BASE", 0x108, 8, RW, "bus address of the reply ring, 64-byte aligned",
-             "ignored while CONTROL.ENABLE is 1"),
-    Register("ADMIN_LOG_SIZE", 0x110, 4, RW, "log2 of the entries in both rings, 1..8",
-             "ignored while CONTROL.ENABLE is 1; another value makes ENABLE fail with FATAL"),
-    Register("ADMIN_DOORBELL", 0x114, 4, WO, "running index of the next free command slot",
-             "more than one ring ahead of ADMIN_HEAD: FATAL"),
+    Register(
+        "ADMIN_SQ_BASE",
+        0x100,
+        8,
+        RW,
+        "bus address of the command ring, 64-byte aligned",
+        "ignored while CONTROL.ENABLE is 1",
+    ),
+    Register(
+        "ADMIN_RQ_BASE",
+        0x108,
+        8,
+        RW,
+        "bus address of the reply ring, 64-byte aligned",
+        "ignored while CONTROL.ENABLE is 1",
+    ),
+    Register(
+        "ADMIN_LOG_SIZE",
+        0x110,
+        4,
+        RW,
+        "log2 of the entries in both rings, 1..8",
+        "ignored while CONTROL.ENABLE is 1; another value makes ENABLE fail with FATAL",
+    ),
+    Register(
+        "ADMIN_DOORBELL",
+        0x114,
+        4,
+        WO,
+        "running index of the next free command slot",
+        "more than one ring ahead of ADMIN_HEAD: FATAL",
+    ),
     Register("ADMIN_HEAD", 0x118, 4, RO, "running index of the next command the device will take"),
     Register("CHECK_COUNT", 0x800, 8, RO, "rule violations since reset"),
     Register("CHECK_ID", 0x808, 4, RO, "rule of the last violation (a CheckId)"),
@@ -109,8 +142,10 @@ NIC_REGISTERS: tuple[Register, ...] = (
 )
 
 EQ_CONSUMER_OFFSET = 0x200
-"""EQ_CONSUMER[n], 8 bytes apart, write only: running index of the next event of EQ n the driver will read (low 32 bits);
-writing it also re-arms the queue's vector."""
+"""EQ_CONSUMER[n], 8 bytes apart, write only: running index of the next event of EQ n the driver will read
+(low
+32 bits); writing it also re-arms the queue's vector.
+"""
 COUNTER_OFFSET = 0x400
 """COUNTER[i], 8 bytes apart, read only, in the order of COUNTERS."""
 
