@@ -175,10 +175,12 @@ class Cache:
         in_use = {
             Path(os.path.realpath(link)) for link in (self.root / "checkout").glob("*/*") if link.is_symlink()
         }
-        entries.sort(key=lambda p: p.stat().st_mtime, reverse=True)
+        entries.sort(key=_age)
         for entry in entries[keep:]:
             if entry.resolve() not in in_use:
-                _remove(entry)
+                # Another process may be removing the same entry.
+                with contextlib.suppress(FileNotFoundError):
+                    _remove(entry)
 
     def _link(self, name: str, checkout: Path) -> Path:
         return self.root / "checkout" / hashlib.sha256(str(checkout).encode()).hexdigest()[:12] / name
@@ -201,6 +203,14 @@ def disk_errors(root: Path) -> Iterator[None]:
                 "Make it writable for you, or put the cache elsewhere with VRNIC_CACHE=DIR.",
             ) from error
         raise
+
+
+def _age(path: Path) -> float:
+    """Sorts the newest first; an entry that has just vanished comes last."""
+    try:
+        return -path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _remove(path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import subprocess
 import sys
 import threading
@@ -144,6 +145,20 @@ def test_pointer_to_a_removed_entry_is_none(cache: Cache, tmp_path: Path) -> Non
     cache.point("name", entry, checkout=tmp_path)
     (entry / STAMP).unlink()
     assert cache.current("name", checkout=tmp_path) is None
+
+
+def test_prune_tolerates_another_that_is_faster(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("a", "b"):
+        cache.obtain("kind", key, lambda fresh: {})
+    rmtree = shutil.rmtree
+
+    def race(path: Path) -> None:
+        rmtree(path)
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", race)
+    cache.prune("kind", keep=0)
+    assert not list((cache.root / "kind").iterdir())
 
 
 def test_prune_keeps_entries_in_use(cache: Cache, tmp_path: Path) -> None:
