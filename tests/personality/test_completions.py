@@ -359,6 +359,7 @@ def test_completions_and_interrupts_are_traced(
     assert machine.events.texts(Kind.CQE) == [
         f"CQ {cq.number} entry 0: QP {qp.number:#x} NOP index 0 SUCCESS"
     ]
+    assert machine.events.texts(Kind.DOORBELL)[0] == f"CQ {cq.number}: CQ_ARM index 0"
     assert machine.events.texts(Kind.EQE) == [f"EQ {driver.eq} entry 0: completion on CQ {cq.number}"]
     assert machine.events.texts(Kind.MSIX)[-1] == f"vector 1 for EQ {driver.eq}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from emu.events import Kind
 from emu.nic.device import Nic
-from emu.nic.errors import ErrorKind, NicError
+from emu.nic.errors import NicError
 from emu.nic.serial import MASK
 from emu.pcie.bus import BusError, Interrupts
 from emu.personality.vrnic.codec import codec_of
@@ -20,8 +20,18 @@ COMMIT = 8
 ADMIN_VECTOR = 0
 MIN_LOG_SIZE, MAX_LOG_SIZE = 1, 8
 
+_OPCODES = {int(opcode): opcode for opcode in AdminOpcode}
 _COMMAND = Kind.COMMAND.bit
 _MSIX = Kind.MSIX.bit
+
+
+class _Refusal(Exception):
+    """A command that was refused: status, and the byte offset of the field to blame."""
+
+    def __init__(self, status: AdminStatus, offset: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.offset = offset
 
 
 class AdminQueue:
@@ -107,9 +117,6 @@ class AdminQueue:
                 address = self.reply_base + self._slot(self.head) * ADMIN_ENTRY_SIZE
                 self._nic.platform.dma.write(address + COMMIT, reply[COMMIT:])
                 self._nic.platform.dma.write(address, reply[:COMMIT])
-                if turn != self._turn or not self.enabled:
-                    # The reply ring may lie over this device's own registers: writing it did that.
-                    return
                 self.head = (self.head + 1) & MASK
         except BusError as error:
             self._give_up(FatalCause.ADMIN_DMA, f"admin ring: {error}")
@@ -132,47 +139,43 @@ class AdminQueue:
     def _execute(self, command: bytes, sequence: int) -> bytes:
         """Carry out one command; its reply."""
         header = self._codec.unpack(command)
-        number = header["opcode"]
-        status, refused, layout = AdminStatus.OK, 0, Reply
-        values: Values = {}
-        counters = self._nic.counters
-        outcome = ""
+        opcode = _OPCODES.get(header["opcode"])
+        layout, values = Reply, Values()
+        status, refused, outcome = AdminStatus.OK, 0, ""
         try:
-            opcode = AdminOpcode(number)
-        except ValueError:
-            status, outcome = AdminStatus.BAD_OPCODE, "no such command"
+            if opcode is None:
+                raise _Refusal(AdminStatus.BAD_OPCODE, 0, "no such command")
+            values = self._carry_out(opcode, command)
+            layout = COMMANDS[opcode][1]
+        except _Refusal as refusal:
+            status, refused, outcome = refusal.status, refusal.offset, f": {refusal}"
+            self._nic.counters.admin_errors += 1
         else:
-            request, layout = COMMANDS[opcode]
-            codec = codec_of(request)
-            try:
-                if header["command_flags"]:
-                    raise NicError(ErrorKind.BAD_FIELD, "command flags must be 0", "command_flags")
-                if (stray := codec.stray(command)) is not None:
-                    status, refused = AdminStatus.BAD_FIELD, stray
-                    outcome = f"reserved bytes at {stray} must be 0"
-                else:
-                    values = self._commands.run(opcode, codec.unpack(command))
-            except NicError as error:
-                status = AdminStatus[error.kind.name]
-                refused = codec.offsets.get(error.field, 0) if error.field is not None else 0
-                outcome = error.message
-        if status is AdminStatus.OK:
-            counters.admin_commands += 1
-        else:
-            counters.admin_errors += 1
+            self._nic.counters.admin_commands += 1
         if self._nic.platform.events.mask & _COMMAND:
-            self._trace(number, header["tag"], status, outcome, values)
-        if status is not AdminStatus.OK:
-            layout, values = Reply, {}
+            name = f"opcode {header['opcode']:#x}" if opcode is None else opcode.name
+            made = values.get("object", values.get("ctx"))
+            more = f": object {made:#x}" if isinstance(made, int) else outcome
+            self._nic.platform.trace.emit(
+                Kind.COMMAND, f"{name} tag {header['tag']:#x} {status.name}{more}", value=int(status)
+            )
         return codec_of(layout).pack({"status": status, "refused": refused, "sequence": sequence, **values})
 
-    def _trace(self, number: int, tag: int, status: AdminStatus, outcome: str, values: Values) -> None:
-        name = AdminOpcode(number).name if number in AdminOpcode._value2member_map_ else f"opcode {number:#x}"
-        made = values.get("object", values.get("ctx"))
-        more = f": {outcome}" if outcome else f": object {made:#x}" if isinstance(made, int) else ""
-        self._nic.platform.trace.emit(
-            Kind.COMMAND, f"{name} tag {tag:#x} {status.name}{more}", value=int(status)
-        )
+    def _carry_out(self, opcode: AdminOpcode, command: bytes) -> Values:
+        """The fields of the reply. :raises _Refusal: the command was refused."""
+        codec = codec_of(COMMANDS[opcode][0])
+        fields = codec.unpack(command)
+        if fields["command_flags"]:
+            offset = codec.offsets["command_flags"]
+            raise _Refusal(AdminStatus.BAD_FIELD, offset, "command flags must be 0")
+        stray = codec.stray(command)
+        if stray is not None:
+            raise _Refusal(AdminStatus.BAD_FIELD, stray, f"reserved bytes at {stray} must be 0")
+        try:
+            return self._commands.run(opcode, fields)
+        except NicError as error:
+            offset = codec.offsets.get(error.field, 0) if error.field is not None else 0
+            raise _Refusal(AdminStatus[error.kind.name], offset, error.message) from None
 
     def _interrupt(self) -> None:
         platform = self._nic.platform
