@@ -67,7 +67,6 @@ void session_die(struct session *session, const char *format, ...)
 	char text[768];
 	va_list arguments;
 
-	/* A failure on the path: calls are allowed again. */
 	watch_end();
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
@@ -368,10 +367,19 @@ uint64_t session_deadline(const struct session *session)
 
 void session_check(struct session *session, int status, const char *what, uint32_t index)
 {
+	struct vrnic_query_qp qp;
+
 	if (!status)
 		return;
+	/* The path ends here: calls are allowed again. */
+	watch_end();
 	if (status == DEV_TIMEOUT)
 		session_die(session, "%s %u did not come in %.1f s", what, index, session->options->timeout);
+	if (status == VRNIC_WC_WR_FLUSH_ERR && !vrnic_query_qp(&session->nic, session->qp.qpn, &qp) &&
+	    qp.first_error_status)
+		session_die(session, "%s %u: flushed after %s (%s) of index %u", what, index,
+			    vrnic_wc_status_name(qp.first_error_status), vrnic_cause_name(qp.first_error_cause),
+			    qp.first_error_index);
 	session_die(session, "%s %u: completion status %s, cause %s, at index %u", what, index,
 		    vrnic_wc_status_name((uint32_t)status), vrnic_cause_name(session->qp.error_cause),
 		    session->qp.error_index);
