@@ -69,24 +69,28 @@ def show(
 
 def _show(found: Summary) -> None:
     rows = []
+    opcodes = []
     for flow in found.flows:
         traffic = flow.sent if flow.sender else flow.received
+        name = f"{flow.sender or flow.source} > {flow.receiver or flow.destination} QP {flow.dest_qpn:#x}"
         rows.append(
             (
-                flow.sender or flow.source,
-                flow.receiver or flow.destination,
-                f"{flow.dest_qpn:#x}",
+                name,
                 traffic.packets,
                 traffic.payload,
                 flow.lost,
                 flow.retransmitted,
                 traffic.naks,
                 traffic.bad_icrc,
-                ", ".join(f"{name} {count}" for name, count in traffic.opcodes.most_common()),
             )
         )
-    columns = ("from", "to", "QP", "packets", "payload", "lost", "resent", "NAKs", "bad ICRC", "opcodes")
-    print_table(f"{found.path}: {found.duration / 1e9:.3f} s", columns, rows)
+        opcodes += [(name, opcode, count) for opcode, count in traffic.opcodes.most_common()]
+    print_table(
+        f"{found.path}: {found.duration / 1e9:.3f} s",
+        ("flow", "packets", "payload", "lost", "resent", "NAKs", "bad ICRC"),
+        rows,
+    )
+    print_table("packets by opcode", ("flow", "opcode", "packets"), opcodes)
     events = [
         (function, name, count)
         for function, counts in found.events.items()
