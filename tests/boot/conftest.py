@@ -31,7 +31,9 @@ def installation() -> Installation:
 @pytest.fixture(scope="module")
 def pair(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabRunner]:
     """Two running guests with a NIC and a vGPU each, drivers loaded."""
-    lab = Lab(nodes=(Node("node0"), Node("node1")), name=f"test-{tmp_path_factory.getbasetemp().name}"[:24])
+    # Two processors on one side: its driver then serves two event queues.
+    nodes = (Node("node0"), Node("node1", cpus=2))
+    lab = Lab(nodes=nodes, name=f"test-{tmp_path_factory.getbasetemp().name}"[:24])
     capture = tmp_path_factory.mktemp("pair") / "pair.pcapng"
     with LabRunner(lab, installation, lab_directory(lab.name), capture) as running:
         running.start()
