@@ -27,7 +27,7 @@ class Modules:
     :param release: the kernel they load into.
     :param files: the modules.
     :param seconds: how long the build took; 0 when nothing had changed.
-    :param output: what make printed (warnings are in here); empty when nothing had changed.
+    :param output: what make printed when they were built; warnings are in here.
     """
 
     directory: Path
@@ -50,10 +50,9 @@ def build_modules(
     guest = checkout / "guest"
     inputs = _inputs(tree, kernel.release, guest)
     seconds = 0.0
-    output = ""
 
     def make(fresh: Path) -> Mapping[str, object]:
-        nonlocal seconds, output
+        nonlocal seconds
         start = time.monotonic()
         space = Workspace.open(tree, f"modules-{flavour}")
         with space.lock():
@@ -66,11 +65,12 @@ def build_modules(
             for module in built:
                 shutil.copy2(module, fresh)
         seconds = time.monotonic() - start
-        return {"inputs": inputs}
+        return {"inputs": inputs, "output": output}
 
     entry = chosen.obtain("modules", f"{flavour}-{content_key(inputs)}", make)
     chosen.point(f"modules-{tree.suite.name}-{flavour}", entry, checkout=checkout)
     chosen.prune("modules", keep=8)
+    output = str((chosen.stamp(entry) or {}).get("output", ""))
     return Modules(entry, kernel.release, tuple(sorted(entry.glob("*.ko"))), seconds, output)
 
 
