@@ -56,6 +56,9 @@ class Arm(enum.IntEnum):
 class CompletionQueue:
     """One CQ.
 
+    Software says what it has read by a doorbell (:meth:`consume`), or by a record in memory, which is
+    looked at when the CQ seems full.
+
     ``producer`` counts entries (and counted completions) since creation, ``consumer`` is what software said
     last; both are 32-bit running indices.
 
@@ -65,6 +68,7 @@ class CompletionQueue:
     __slots__ = (
         "_notable",
         "_platform",
+        "_record",
         "arm_state",
         "broken",
         "consumer",
@@ -90,6 +94,8 @@ class CompletionQueue:
         overrun: CqOverrun,
         log_size: int,
         memory: RingMemory,
+        slot_size: int | None = None,
+        record: RingMemory | None = None,
     ) -> None:
         self._platform = platform
         self.number = number
@@ -100,7 +106,8 @@ class CompletionQueue:
         if mode is CqMode.COUNTER:
             self.ring = Ring(memory, COUNTER_BYTES, 1, platform.dma)
         else:
-            self.ring = Ring(memory, platform.formats.cqe.slot_size, log_size, platform.dma)
+            self.ring = Ring(memory, slot_size or platform.formats.cqe.slot_size, log_size, platform.dma)
+        self._record = record
         self.producer = 0
         self.consumer = 0
         self.successes = 0
@@ -126,6 +133,7 @@ class CompletionQueue:
                     mode is CqMode.RING
                     and self.overrun is CqOverrun.ERROR
                     and (self.producer - self.consumer) & MASK >= self.ring.size
+                    and not self._consult_record()
                 ):
                     self._overran(completion)
                     return False
@@ -172,6 +180,22 @@ class CompletionQueue:
             self._notify()
         return True
 
+    def _consult_record(self) -> bool:
+        """Take the consumer index from the record in memory. True when there is room then.
+
+        :raises BusError: the record is unreachable.
+        """
+        record = self._record
+        if record is None:
+            return False
+        platform = self._platform
+        form = platform.formats.record
+        data = record.pages.read(platform.dma, record.offset, form.size)
+        index = form.consumer(data, self.consumer)
+        if (self.producer - index) & MASK <= (self.producer - self.consumer) & MASK:
+            self.consumer = index
+        return (self.producer - self.consumer) & MASK < self.ring.size
+
     def _count(self, failed: bool) -> None:
         value = (self.errors if failed else self.successes) + 1
         self.ring.write(1 if failed else 0, b"", self._platform.formats.cqe.counter(value))
@@ -199,8 +223,9 @@ class CompletionQueue:
 
     def _break(self, reason: str) -> None:
         self.broken = True
-        if self.eq is not None:
-            self.eq.post(AsyncEvent.CQ_ERR, self.number, reason)
+        eq = self._platform.routes.about_object(AsyncEvent.CQ_ERR, self.eq)
+        if eq is not None:
+            eq.post(AsyncEvent.CQ_ERR, self.number, reason)
         for qp in tuple(self.qps.values()):
             qp.fail_soon(reason)
 

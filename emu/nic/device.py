@@ -86,7 +86,7 @@ class Nic:
         self.checks = self.platform.checks
         self.gids = GidTable(mac, gids, limits.gid_table_size)
         self.submission = Submission(self.platform)
-        self.keys = MemoryKeys(limits.mrs)
+        self.keys = MemoryKeys(limits.mrs, limits.first_mr)
         self.contexts: ObjectTable[Context] = ObjectTable("context", limits.contexts, 1, limits.contexts)
         self.pds: ObjectTable[ProtectionDomain] = ObjectTable("protection domain", limits.pds, 1, LAST_NUMBER)
         self.eqs: ObjectTable[EventQueue] = ObjectTable("event queue", limits.eqs, 0, limits.eqs - 1)
@@ -170,8 +170,11 @@ class Nic:
         pages: PageList,
         kind: MemoryKind = MemoryKind.HOST,
         atomic_capable: bool = False,
+        variant: int | None = None,
     ) -> MemoryRegion:
         """Put ``pages`` behind a key; ``address`` is the virtual address of their first byte.
+
+        ``variant`` is bits 7:0 of the key where the driver chooses them.
 
         :raises NicError: BAD_FIELD ``access`` (a remote right to change memory needs LOCAL_WRITE) or
             ``length`` (empty, or past the end of the address space), NO_RESOURCE.
@@ -187,7 +190,7 @@ class Nic:
                 f"{pages.length} bytes at {address:#x} are not a range of memory",
                 "length",
             )
-        return self.keys.add(pd, access, address, pages, kind, atomic_capable)
+        return self.keys.add(pd, access, address, pages, kind, atomic_capable, variant)
 
     def deregister_mr(self, region: MemoryRegion) -> None:
         """Invalidate a key. :raises NicError: BUSY, a ring or doorbell record lives in the region."""
@@ -223,10 +226,9 @@ class Nic:
 
     def create_eq(self, vector: int, log_size: int, memory: RingMemory) -> EventQueue:
         """Make an event queue. :raises NicError: BAD_FIELD ``vector`` or ``log_size``, NO_RESOURCE."""
-        if not 1 <= vector < self.limits.vectors:
-            raise NicError(
-                ErrorKind.BAD_FIELD, f"vector {vector} is not in 1..{self.limits.vectors - 1}", "vector"
-            )
+        first, count = self.limits.first_vector, self.limits.vectors
+        if not first <= vector < count:
+            raise NicError(ErrorKind.BAD_FIELD, f"vector {vector} is not in {first}..{count - 1}", "vector")
         self.check_log_size("log_size", log_size, 1)
         eq = EventQueue(self.platform, self.eqs.reserve(), vector, log_size, memory)
         self.eqs.items[eq.number] = eq
@@ -237,6 +239,7 @@ class Nic:
         if eq.cqs:
             raise NicError(ErrorKind.BUSY, f"EQ {eq.number} serves {len(eq.cqs)} CQs", "object")
         eq.ring.release()
+        self.platform.routes.forget(eq)
         del self.eqs.items[eq.number]
 
     def check_log_size(self, field: str, value: int, least: int) -> None:
@@ -262,8 +265,13 @@ class Nic:
         overrun: CqOverrun,
         log_size: int,
         memory: RingMemory,
+        slot_size: int | None = None,
+        record: RingMemory | None = None,
     ) -> CompletionQueue:
         """Make a CQ of ``1 << log_size`` entries in ``memory`` (:meth:`cq_bytes` of it).
+
+        ``slot_size`` is the bytes of an entry where CQs differ in that (None: the format's), ``record`` where
+        software keeps its consumer index, if it does.
 
         :raises NicError: BAD_FIELD ``log_size``, NOT_OWNER ``ring_key``, NO_RESOURCE.
         """
@@ -275,7 +283,9 @@ class Nic:
         number = self.cqs.reserve()
         if mode is not CqMode.RING:
             log_size = 0
-        cq = CompletionQueue(self.platform, number, context, eq, mode, overrun, log_size, memory)
+        cq = CompletionQueue(
+            self.platform, number, context, eq, mode, overrun, log_size, memory, slot_size, record
+        )
         self.cqs.items[number] = cq
         context.cqs[number] = cq
         if eq is not None:
@@ -322,7 +332,7 @@ class Nic:
 
     def fatal(self, reason: str) -> None:
         """The device gives up: say so on every event queue."""
-        for eq in self.eqs:
+        for eq in self.platform.routes.about_device(AsyncEvent.DEVICE_FATAL, self.eqs):
             eq.post(AsyncEvent.DEVICE_FATAL, 0, reason)
 
     def reset(self, reason: str) -> None:
@@ -334,6 +344,7 @@ class Nic:
         for table in (self.qps, self.cqs, self.eqs, self.pds, self.contexts):
             table.clear()
         self.keys.clear()
+        self.platform.routes.clear()
         self.gids.clear()
         self.counters.clear()
         self.checks.clear()
@@ -342,7 +353,7 @@ class Nic:
 
     def _link_changed(self, up: bool) -> None:
         event = AsyncEvent.PORT_ACTIVE if up else AsyncEvent.PORT_ERR
-        for eq in self.eqs:
+        for eq in self.platform.routes.about_device(event, self.eqs):
             eq.post(event, 0, f"link {'up' if up else 'down'}")
 
     def _receive(self, frame: bytes) -> None:

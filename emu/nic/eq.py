@@ -45,12 +45,30 @@ class EventQueue:
         A full ring loses it, counted.
         """
         platform = self._platform
-        if (self.producer - self.consumer) & MASK >= self.ring.size:
-            platform.counters.eq_overruns += 1
-            if platform.events.mask & _EQE:
-                platform.trace.emit(Kind.EQE, f"EQ {self.number} is full, event lost: {text}", value=number)
+        if not self._room(number, text):
             return
         body, commit = platform.formats.eqe.encode(event, number, self, platform.scheduler.now())
+        self._write(body, commit, number, text)
+
+    def post_entry(self, body: bytes, commit: bytes, number: int, text: str) -> None:
+        """As :meth:`post`, for an entry that only the personality knows.
+
+        It was encoded for the entry with running index ``producer``.
+        """
+        if self._room(number, text):
+            self._write(body, commit, number, text)
+
+    def _room(self, number: int, text: str) -> bool:
+        platform = self._platform
+        if (self.producer - self.consumer) & MASK < self.ring.size:
+            return True
+        platform.counters.eq_overruns += 1
+        if platform.events.mask & _EQE:
+            platform.trace.emit(Kind.EQE, f"EQ {self.number} is full, event lost: {text}", value=number)
+        return False
+
+    def _write(self, body: bytes, commit: bytes, number: int, text: str) -> None:
+        platform = self._platform
         try:
             self.ring.write(self.producer, body, commit)
         except BusError as error:
@@ -68,8 +86,8 @@ class EventQueue:
         if self.armed:
             self._interrupt()
 
-    def consume(self, index: int) -> None:
-        """The driver read every event before ``index``; re-arms the vector."""
+    def consume(self, index: int, *, arm: bool = True) -> None:
+        """The driver read every event before ``index``; re-arms the vector, if ``arm`` says so."""
         pending = (self.producer - index) & MASK
         if pending > (self.producer - self.consumer) & MASK:
             self._platform.checks.report(
@@ -79,6 +97,8 @@ class EventQueue:
             )
             return
         self.consumer = index
+        if not arm:
+            return
         self.armed = True
         if pending:
             self._interrupt()

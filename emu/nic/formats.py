@@ -60,7 +60,9 @@ class ReceiveFormat(Protocol):
     slot_size: int
 
     def decode(self, burst: bytes, first: int, count: int, qp: QueuePair) -> list[ReceiveRequest | WqeFault]:
-        """As :meth:`WqeFormat.decode`, with exactly ``count`` results."""
+        """As :meth:`WqeFormat.decode`, with exactly ``count`` results. A slot is ``len(burst) // count``
+        bytes.
+        """
 
 
 class CqeFormat(Protocol):
@@ -106,6 +108,9 @@ class RecordFormat(Protocol):
 
     def receive(self, record: bytes, last: int) -> int:
         """Running index of the next free receive slot."""
+
+    def consumer(self, record: bytes, last: int) -> int:
+        """Of a CQ's record: running index of the next entry software will read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ class NicLimits:
     """Table sizes and bounds. ``contexts`` counts doorbell pages without page 0, ``max_message`` is bytes.
 
     ``port_mtu`` is the largest path MTU in payload bytes, ``vectors`` the MSI-X vectors (0 is the command
-    queue's), ``port_speed`` the modelled link speed in Mb/s.
+    queue's), ``first_vector`` the first one an event queue may have, ``first_mr`` the lowest index of a key,
+    ``port_speed`` the modelled link speed in Mb/s.
     """
 
     contexts: int = 255
@@ -23,6 +24,8 @@ class NicLimits:
     cqs: int = 1 << 20
     qps: int = 1 << 20
     vectors: int = 32
+    first_vector: int = 1
+    first_mr: int = 1
     max_log_ring: int = 16
     max_message: int = 1 << 31
     max_inline: int = 32

@@ -63,8 +63,8 @@ class MemoryRegion:
 class MemoryKeys:
     """The key table of one NIC, and the checks every access goes through."""
 
-    def __init__(self, limit: int) -> None:
-        self._table: ObjectTable[MemoryRegion] = ObjectTable("memory region", limit, 1, 0xFFFFFF)
+    def __init__(self, limit: int, first: int = 1) -> None:
+        self._table: ObjectTable[MemoryRegion] = ObjectTable("memory region", limit, first, 0xFFFFFF)
         self._variants: dict[int, int] = {}
         self._by_key: dict[int, MemoryRegion] = {}
 
@@ -79,10 +79,15 @@ class MemoryKeys:
         pages: PageList,
         kind: MemoryKind,
         atomic_capable: bool,
+        variant: int | None = None,
     ) -> MemoryRegion:
-        """Make a region under a fresh key. :raises NicError: NO_RESOURCE."""
+        """Make a region under a fresh key, with bits 7:0 of the driver's choice when it gives ``variant``.
+
+        :raises NicError: NO_RESOURCE.
+        """
         index = self._table.reserve()
-        variant = (self._variants.get(index, 0) + 1) % _VARIANTS
+        if variant is None:
+            variant = (self._variants.get(index, 0) + 1) % _VARIANTS
         self._variants[index] = variant
         region = MemoryRegion(index << 8 | variant, pd, access, address, pages, kind, atomic_capable)
         self._table.items[index] = region
@@ -102,6 +107,11 @@ class MemoryKeys:
         if region is None:
             raise NicError(ErrorKind.BAD_OBJECT, self._missing("key", key), field)
         return region
+
+    def at(self, index: int, field: str) -> MemoryRegion:
+        """The region at a table index, whatever its variant. :raises NicError: BAD_OBJECT naming
+        ``field``."""
+        return self._table.get(index, field)
 
     def clear(self) -> None:
         """Forget every region. Variants are kept: a key from before a reset stays invalid after it."""

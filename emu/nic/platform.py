@@ -13,6 +13,7 @@ from emu.nic.counters import Counters
 from emu.nic.dma import Dma
 from emu.nic.formats import Formats
 from emu.nic.limits import NicLimits
+from emu.nic.routes import EventRoutes
 from emu.nic.trace import Trace
 from emu.pcie.bus import Bus, Interrupts
 
@@ -36,6 +37,7 @@ class Platform:
     trace: Trace
     formats: Formats
     limits: NicLimits
+    routes: EventRoutes
 
     @classmethod
     def build(
@@ -65,4 +67,5 @@ class Platform:
             trace=trace,
             formats=formats,
             limits=limits,
+            routes=EventRoutes(),
         )

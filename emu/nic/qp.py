@@ -65,8 +65,9 @@ class QpConfig:
 
     ``receive`` and ``record`` are None when it has no receive ring or doorbell record.
 
-    ``start_index`` is the first running index of both rings, ``phase`` tells the personality to look for
-    phase bits, ``signal_all`` to complete every send.
+    ``receive_slot_size`` is the bytes of a receive element where queue pairs differ in that (None: the
+    format's). ``start_index`` is the first running index of both rings, ``phase`` tells the personality to
+    look for phase bits, ``signal_all`` to complete every send.
     """
 
     pd: ProtectionDomain
@@ -77,6 +78,7 @@ class QpConfig:
     send_log_size: int
     receive: RingMemory | None = None
     receive_log_size: int = 0
+    receive_slot_size: int | None = None
     record: RingMemory | None = None
     record_policy: DbrPolicy = DbrPolicy.NONE
     start_index: int = 0
@@ -202,7 +204,9 @@ class QueuePair:
         self.receive = (
             None
             if config.receive is None
-            else ReceiveQueue(platform, self, config.receive_log_size, config.receive)
+            else ReceiveQueue(
+                platform, self, config.receive_log_size, config.receive, config.receive_slot_size
+            )
         )
         self.record = (
             None
@@ -267,8 +271,10 @@ class QueuePair:
             self._enter(replace(self.attributes, state=QpState.ERR), self.state, reason)
 
     def raise_event(self, event: AsyncEvent, reason: str) -> None:
-        """Put an event about this queue pair on the event queue of its send CQ, else of its receive CQ."""
-        eq = self.send_cq.eq or self.recv_cq.eq
+        """Put an event about this queue pair on its subscriber's event queue, without subscribers on that of
+        its send CQ, else of its receive CQ.
+        """
+        eq = self._platform.routes.about_object(event, self.send_cq.eq or self.recv_cq.eq)
         if eq is not None:
             eq.post(event, self.number, f"QP {self.number:#x} {event.name}: {reason}")
 

@@ -38,10 +38,17 @@ class ReceiveQueue:
 
     __slots__ = ("_buffer", "_failed", "_platform", "_qp", "completed", "doorbell", "news", "ring", "taken")
 
-    def __init__(self, platform: Platform, qp: QueuePair, log_size: int, memory: RingMemory) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        qp: QueuePair,
+        log_size: int,
+        memory: RingMemory,
+        slot_size: int | None = None,
+    ) -> None:
         self._platform = platform
         self._qp = qp
-        self.ring = Ring(memory, platform.formats.receive.slot_size, log_size, platform.dma)
+        self.ring = Ring(memory, slot_size or platform.formats.receive.slot_size, log_size, platform.dma)
         self._buffer: deque[ReceiveRequest | WqeFault] = deque()
         self._failed = False
         self.news = False

@@ -237,8 +237,7 @@ class Submission:
                 if qp.state is not QpState.ERR:
                     self._refuse(qp, request)
                     return
-                for distance in range(request.slots):
-                    self._flush(qp, (request.index + distance) & MASK)
+                self._flush(qp, request.index, request.slots)
             else:
                 qp.fetched = (request.index + request.slots) & MASK
                 platform.counters.wqes += 1
@@ -271,8 +270,8 @@ class Submission:
             qp.enter_error(fault.text)
 
     @staticmethod
-    def _flush(qp: QueuePair, index: int) -> None:
-        qp.fetched = qp.completed = (index + 1) & MASK
+    def _flush(qp: QueuePair, index: int, slots: int = 1) -> None:
+        qp.fetched = qp.completed = (index + slots) & MASK
         qp.host.complete(
             Completion(
                 qpn=qp.number,

@@ -130,6 +130,10 @@ class TinyRecord:
         """Extend to 32 bits."""
         return _extend(int.from_bytes(record[0:4], "big"), last)
 
+    def consumer(self, record: bytes, last: int) -> int:
+        """Extend to 32 bits."""
+        return _extend(int.from_bytes(record[0:4], "big"), last)
+
 
 def _extend(counter: int, last: int) -> int:
     return (last + ((counter - last) & 0xFFFF)) & 0xFFFFFFFF

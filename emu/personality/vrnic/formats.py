@@ -306,6 +306,10 @@ class DbrFormat:
         """The receive index."""
         return int(self._unpack(record)[0])
 
+    def consumer(self, record: bytes, last: int) -> int:
+        """The contract's CQs have no record: doorbells tell all."""
+        return last
+
 
 def vrnic_formats(limits: NicLimits) -> Formats:
     """The contract's formats for a NIC with ``limits``."""
