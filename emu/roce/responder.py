@@ -307,7 +307,7 @@ class Responder:
                 receive.index,
                 CompletionOpcode.RECV_WRITE_IMM if write else CompletionOpcode.RECV,
                 Status.SUCCESS,
-                length=self._length if write else self._received,
+                length=self._received,
                 immediate=immediate,
                 solicited=packet.solicited,
                 cookie=receive.cookie,

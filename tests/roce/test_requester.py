@@ -405,6 +405,13 @@ def test_an_answer_restarts_the_timer(script: Script) -> None:
     assert script.a.engine.deadline() is None
 
 
+def test_a_rewind_restarts_the_timer(script: Script) -> None:
+    script.sends(1)
+    script.wait(TIMEOUT // 2)
+    script.answer(PSN, Nak.SEQUENCE)
+    assert script.a.engine.deadline() == TIMEOUT // 2 + TIMEOUT
+
+
 def test_an_early_expire_does_nothing(script: Script) -> None:
     script.sends(1)
     script.a.engine.expire(TIMEOUT - 1)
@@ -429,6 +436,23 @@ def test_an_rnr_nak_waits_its_time_and_resends_from_there(script: Script) -> Non
     assert script.sent() == [("SEND ONLY", PSN + 1), ("SEND ONLY", PSN + 2)]
     script.answer(PSN + 2)
     assert len(script.statuses) == 3
+
+
+def test_after_an_rnr_wait_the_ack_timer_starts_afresh(script: Script) -> None:
+    script.sends(1)
+    script.wait(TIMEOUT // 2)
+    script.answer(PSN, 0x20 | 14)
+    script.wait(RNR_DELAYS[14])
+    assert script.a.engine.deadline() == TIMEOUT // 2 + RNR_DELAYS[14] + TIMEOUT
+
+
+def test_what_is_acknowledged_during_an_rnr_wait_is_not_resent(script: Script) -> None:
+    script.a.post(Opcode.SEND, 4 * MTU)
+    script.sent()
+    script.answer(PSN, 0x20 | 14)
+    script.answer(PSN + 1)
+    script.wait(RNR_DELAYS[14])
+    assert script.sent() == [("SEND MIDDLE", PSN + 2), ("SEND LAST", PSN + 3)]
 
 
 @pytest.mark.parametrize("retries", [0, 2])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from emu.clock import US
@@ -102,6 +103,11 @@ def test_two_limited_members_of_a_partition_do_not_talk() -> None:
     script = Script(pkey=0x7FFF)
     assert script.write(PSN, b"x") == []
     assert "P_Key" in script.host.drops[0][1]
+
+
+@pytest.mark.parametrize("pkey", [0x0000, 0x8000])
+def test_the_invalid_partition_does_not_talk(pkey: int) -> None:
+    assert Script(pkey=pkey).write(PSN, b"x") == []
 
 
 def test_a_full_and_a_limited_member_talk(script: Script) -> None:
@@ -232,6 +238,7 @@ def test_a_read_restarts_in_its_middle(script: Script) -> None:
 def test_a_duplicate_read_that_asks_for_something_else_is_dropped(
     script: Script, psn: int, length: int, offset: int, rkey: int
 ) -> None:
+    script.host.memory(RKEY + 1)
     _read(script, PSN, 2500)
     assert _read(script, psn, length, offset, rkey) == []
     assert len(script.host.drops) == 1
@@ -243,6 +250,7 @@ def test_a_duplicate_read_of_memory_that_is_gone_is_dropped(script: Script) -> N
     del script.host.regions[RKEY]
     assert _read(script, PSN, 100) == []
     assert script.host.moves == []
+    assert len(script.host.drops) == 1
 
 
 def test_a_read_older_than_the_ring_is_dropped() -> None:
@@ -424,9 +432,10 @@ def test_a_write_that_does_not_add_up(script: Script, opcode: int, size: int) ->
 
 
 def test_a_write_with_a_wrong_pad_count(script: Script) -> None:
-    packet = Ether(script.pair.a.frame(Op.WRITE_ONLY, PSN, pack_reth(BASE, RKEY, 5), b"helloxxx"))
-    packet[roce.BTH].padcount, packet[roce.BTH].pad = 2, b""
+    packet = Ether(script.pair.a.frame(Op.WRITE_ONLY, PSN, pack_reth(BASE, RKEY, 5), b"hello"))
+    packet[roce.BTH].padcount, packet[roce.BTH].pad = 2, b"\0\0"
     del packet[roce.BTH].icrc
+    del packet[IP].len, packet[IP].chksum, packet[UDP].len
     script.b.deliver(bytes(packet))
     script.check_failed(Nak.INVALID_REQUEST, PSN, script.answers())
 
@@ -553,6 +562,21 @@ def test_memory_that_goes_away_in_the_middle_of_a_read(script: Script) -> None:
     assert script.host.events == [AsyncEvent.QP_ACCESS_ERR]
 
 
+def test_memory_that_goes_away_in_the_middle_of_a_repeated_read(script: Script) -> None:
+    _read(script, PSN, 5000)
+    read, calls = script.host.read_remote, []
+
+    def vanish(rkey: int, address: int, length: int) -> bytes:
+        calls.append(address)
+        if len(calls) == 3:
+            del script.host.regions[RKEY]
+        return read(rkey, address, length)
+
+    script.host.read_remote = vanish  # type: ignore[method-assign]
+    assert [answer[1] for answer in _read(script, PSN, 5000)] == [PSN, PSN + 1]
+    assert script.host.moves == []
+
+
 @pytest.mark.parametrize("opcode", [Op.READ_REQUEST, Op.FETCH_ADD])
 def test_no_resources_means_no_reads_and_atomics(opcode: int) -> None:
     script = Script(max_dest_rd_atomic=0)
@@ -598,6 +622,26 @@ def test_repeating_a_read_whose_answer_still_waits_adds_nothing(script: Script) 
     script.b.service = service  # type: ignore[method-assign]
     script.b.service()
     assert [answer[:2] for answer in script.answers()] == [("READ RESPONSE ONLY", PSN)]
+
+
+def test_repeating_a_read_whose_answer_is_past_that_point_starts_again(script: Script) -> None:
+    service, script.b.service = script.b.service, lambda: None  # type: ignore[method-assign]
+    request = script.pair.a.frame(Op.READ_REQUEST, PSN, pack_reth(BASE, RKEY, 4 * MTU))
+    script.b.deliver(request)
+    assert script.b.engine.transmit(0, 2)
+    script.b.deliver(request)
+    script.b.service = service  # type: ignore[method-assign]
+    script.b.service()
+    assert [answer[:2] for answer in script.answers()] == [
+        ("READ RESPONSE FIRST", PSN),
+        ("READ RESPONSE MIDDLE", PSN + 1),
+        ("READ RESPONSE MIDDLE", PSN + 2),
+        ("READ RESPONSE LAST", PSN + 3),
+        ("READ RESPONSE FIRST", PSN),
+        ("READ RESPONSE MIDDLE", PSN + 1),
+        ("READ RESPONSE MIDDLE", PSN + 2),
+        ("READ RESPONSE LAST", PSN + 3),
+    ]
 
 
 # Receive resources (8.5)
@@ -658,6 +702,14 @@ def test_the_answers_before_a_fatal_one_still_leave(script: Script) -> None:
     answers = script.answers()
     assert len(answers) == 21
     assert answers[-1] == ("ACKNOWLEDGE", PSN + 20, Nak.REMOTE_ACCESS, 1)
+
+
+def test_answers_do_not_leave_after_a_modify_to_error(script: Script) -> None:
+    service, script.b.service = script.b.service, lambda: None  # type: ignore[method-assign]
+    script.b.deliver(script.pair.a.frame(Op.READ_REQUEST, PSN, pack_reth(BASE, RKEY, 8)))
+    script.b.service = service  # type: ignore[method-assign]
+    script.b.modify(QpState.ERR)
+    assert script.answers() == []
 
 
 def test_receive_elements_posted_in_error_flush(script: Script) -> None:
