@@ -29,7 +29,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "scripts/setup again; finished parts are kept. VRNIC_DEBIAN_MIRROR=URL chooses another mirror.",
     ),
     (
-        r"NO_PUBKEY|not signed|signatures? couldn't be verified|keyring",
+        r"NO_PUBKEY|not signed|signatures? couldn't be verified",
         "the mirror's signature cannot be verified",
         "Install or update the package debian-archive-keyring, then run scripts/setup again.",
     ),

@@ -41,6 +41,11 @@ def test_unknown_cause_shows_the_last_lines() -> None:
     assert error.hint.splitlines() == [f"line {number}" for number in range(12, 20)]
 
 
+def test_name_of_an_installed_package_is_not_taken_for_a_cause() -> None:
+    error = explain("the Debian tree", "Setting up debian-archive-keyring (2025.1) ...\ndpkg: error: other")
+    assert "signature" not in error.message
+
+
 def test_output_is_returned_and_logged(tmp_path: Path) -> None:
     log = tmp_path / "logs/x.log"
     assert run(["sh", "-c", "echo out; echo err >&2"], what="a test", log=log) == "out\nerr\n"
