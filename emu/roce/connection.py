@@ -13,9 +13,7 @@ __all__ = ["Connection"]
 
 
 class Connection:
-    """One queue pair's attributes as last set, its state as last reached, and the templates that follow from
-    them.
-    """
+    """One queue pair's attributes as last set, its state, and the templates that follow from them."""
 
     __slots__ = ("attributes", "dest_ip", "host", "mtu", "source_ip", "state", "templates")
 

@@ -6,11 +6,26 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from emu.nic.work import CompletionOpcode, Opcode, SendRequest, Status
-from emu.roce.psn import PSN_MASK
+from emu.nic.work import Cause, CompletionOpcode, Opcode, SendRequest, Status
+from emu.roce.psn import HALF, PSN_MASK
 from emu.wire.opcodes import RcOpcode
 
-__all__ = ["OPERATIONS", "Answer", "Element", "Fault", "Operation"]
+__all__ = [
+    "MAX_MESSAGE",
+    "NO_OPERATION",
+    "OPERATIONS",
+    "WINDOW",
+    "Answer",
+    "Element",
+    "Fault",
+    "Operation",
+    "refusal",
+]
+
+WINDOW = 128
+"""PSNs that may be unacknowledged before no new packet starts; one long READ may exceed it by itself."""
+MAX_MESSAGE = 1 << 31
+"""Longest message in bytes."""
 
 
 class Answer(enum.Enum):
@@ -64,6 +79,10 @@ OPERATIONS: dict[Opcode, Operation] = {
 }
 
 
+NO_OPERATION = Operation(CompletionOpcode.NOP, Answer.NOTHING)
+"""Stands for an opcode that RC does not have, until its element fails."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Why an element cannot go on locally; it fails once everything before it is finished."""
@@ -94,3 +113,21 @@ class Element:
     def last(self) -> int:
         """Last PSN owned."""
         return (self.first + self.packets - 1) & PSN_MASK
+
+
+def refusal(request: SendRequest, operation: Operation, mtu: int, max_rd_atomic: int) -> Fault | None:
+    """What forbids to carry out ``request`` on this queue pair at all; None when nothing does."""
+    if request.opcode not in OPERATIONS:
+        return Fault(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"RC has no operation {request.opcode!r}")
+    # No two PSNs in flight may be half the circle apart.
+    longest = min(MAX_MESSAGE, (HALF - WINDOW - 1) * mtu)
+    if not 0 <= request.length <= longest:
+        reason = f"message of {request.length} bytes, at most {longest}"
+        return Fault(Status.LOC_LEN_ERR, Cause.BAD_LENGTH, reason)
+    if operation.answer is Answer.ATOMIC and request.length != 8:
+        reason = f"atomic of {request.length} bytes: RoCE has 8-byte atomics"
+        return Fault(Status.LOC_QP_OP_ERR, Cause.BAD_LENGTH, reason)
+    if operation.answer in (Answer.DATA, Answer.ATOMIC) and not max_rd_atomic:
+        reason = "READ or atomic on a QP with max_rd_atomic 0 can never run"
+        return Fault(Status.LOC_QP_OP_ERR, Cause.NONE, reason)
+    return None

@@ -28,9 +28,9 @@ _VLAN = ETHERTYPE_VLAN.to_bytes(2, "big")
 
 
 class RocePacket:
-    """A packet whose lengths and ICRC are right. ``source_ip``/``dest_ip`` are 4 or 16 bytes in network
-    order.
+    """A packet whose lengths and ICRC are right.
 
+    ``source_ip`` and ``dest_ip`` are 4 or 16 bytes in network order.
     ``extension`` is the byte offset of the first extension header in ``frame``. ``info`` is None for a
     reserved opcode.
     """

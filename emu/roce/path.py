@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From queue pair attributes to frames: GIDs to IP addresses, the UDP source port, and the template of each
-opcode.
-"""
+"""From queue pair attributes to frames: GIDs to IP addresses, the UDP source port, a template per opcode."""
 
 from __future__ import annotations
 

@@ -13,42 +13,35 @@ from collections import deque
 from collections.abc import Callable
 
 from emu.nic.engine import ProtectionError
-from emu.nic.work import Cause, Completion, CompletionOpcode, Opcode, QpState, SendRequest, Status
+from emu.nic.work import Cause, Completion, Opcode, QpState, SendRequest, Status
 from emu.roce import syndrome as aeth
 from emu.roce.connection import Connection
-from emu.roce.element import OPERATIONS, Answer, Element, Fault, Operation
+from emu.roce.element import NO_OPERATION, OPERATIONS, WINDOW, Answer, Element, Fault, refusal
 from emu.roce.packet import RocePacket
-from emu.roce.psn import HALF, PSN_MASK, cmp24, distance24, packets_of
+from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
+from emu.roce.read_response import read_fault
 from emu.roce.resend import ResendNote
 from emu.roce.syndrome import Nak
 from emu.roce.timers import RNR_DELAYS, ack_timeout
 from emu.wire.headers import AETH, ATOMIC_ACK, pack_atomic_eth, pack_immediate, pack_reth
 from emu.wire.opcodes import RcOpcode
 
-__all__ = ["ACK_INTERVAL", "MAX_MESSAGE", "WINDOW", "Requester"]
+__all__ = ["ACK_INTERVAL", "Requester"]
 
-WINDOW = 128
-"""PSNs that may be unacknowledged before no new packet starts; one long READ may exceed it by itself."""
 ACK_INTERVAL = 16
 """Inside a message every so many packets ask for an acknowledgement; its last packet always does."""
-MAX_MESSAGE = 1 << 31
-"""Longest message in bytes."""
 RNR_FOREVER = 7
 """rnr_retry value that never gives up."""
 
 _ACKNOWLEDGE = int(RcOpcode.ACKNOWLEDGE)
 _ATOMIC_ACKNOWLEDGE = int(RcOpcode.ATOMIC_ACKNOWLEDGE)
-_READ_FIRST = int(RcOpcode.READ_RESPONSE_FIRST)
 _READ_MIDDLE = int(RcOpcode.READ_RESPONSE_MIDDLE)
-_READ_LAST = int(RcOpcode.READ_RESPONSE_LAST)
-_READ_ONLY = int(RcOpcode.READ_RESPONSE_ONLY)
 _U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 _FATAL_NAKS = {
     Nak.INVALID_REQUEST: (Status.REM_INV_REQ_ERR, "the responder refused the request as invalid"),
     Nak.REMOTE_ACCESS: (Status.REM_ACCESS_ERR, "the responder refused access to its memory"),
     Nak.REMOTE_OPERATION: (Status.REM_OP_ERR, "the responder could not carry out the request"),
 }
-_NO_OPERATION = Operation(CompletionOpcode.NOP, Answer.NOTHING)
 
 
 class Requester:
@@ -127,8 +120,8 @@ class Requester:
         request = self.queue[0]
         if request.fence and self.reads_in_flight:
             return False
-        operation = OPERATIONS.get(request.opcode, _NO_OPERATION)
-        fault = self._refuse(request, operation)
+        operation = OPERATIONS.get(request.opcode, NO_OPERATION)
+        fault = refusal(request, operation, connection.mtu, connection.attributes.max_rd_atomic)
         element = Element(request, operation, self.nxt, 0, fault=fault)
         if fault is None:
             if operation.answer in (Answer.DATA, Answer.ATOMIC):
@@ -143,27 +136,6 @@ class Requester:
         self.flight.append(element)
         self._sweep()
         return connection.state is QpState.RTS
-
-    def _refuse(self, request: SendRequest, operation: Operation) -> Fault | None:
-        """What forbids to carry out ``request`` at all."""
-        if request.opcode not in OPERATIONS:
-            return Fault(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"RC has no operation {request.opcode!r}")
-        longest = min(MAX_MESSAGE, (HALF - WINDOW - 1) * self._connection.mtu)
-        if not 0 <= request.length <= longest:
-            return Fault(
-                Status.LOC_LEN_ERR, Cause.BAD_LENGTH, f"message of {request.length} bytes, at most {longest}"
-            )
-        if operation.answer is Answer.ATOMIC and request.length != 8:
-            return Fault(
-                Status.LOC_QP_OP_ERR,
-                Cause.BAD_LENGTH,
-                f"atomic of {request.length} bytes: RoCE has 8-byte atomics",
-            )
-        if operation.answer in (Answer.DATA, Answer.ATOMIC) and not self._connection.attributes.max_rd_atomic:
-            return Fault(
-                Status.LOC_QP_OP_ERR, Cause.NONE, "READ or atomic on a QP with max_rd_atomic 0 can never run"
-            )
-        return None
 
     def _send(self, element: Element, psn: int) -> bool:
         """Send the packet at the element's cursor. False when local memory does not allow it."""
@@ -249,9 +221,7 @@ class Requester:
             self._data(packet, code, now)
 
     def _acknowledge(self, covered: int, now: int) -> bool:
-        """Finish everything up to PSN ``covered``. False when a response turned out lost, or the QP
-        failed.
-        """
+        """Finish all up to PSN ``covered``. False when a response was lost or the QP failed."""
         flight = self.flight
         while flight:
             head = flight[0]
@@ -336,7 +306,7 @@ class Requester:
             (original,) = ATOMIC_ACK.unpack_from(packet.frame, packet.extension + AETH.size)
             data = original.to_bytes(8, "little")
         else:
-            fault = self._check_read_response(packet, head, offset)
+            fault = read_fault(packet, head, self._connection.mtu)
             if fault is not None:
                 self._fail(fault)
                 return
@@ -352,35 +322,6 @@ class Requester:
             self._finish(head)
         self._advance((packet.psn + 1) & PSN_MASK, now)
         self._sweep()
-
-    def _check_read_response(self, packet: RocePacket, head: Element, offset: int) -> Fault | None:
-        """Judge opcode and length of the response at index ``head.received``."""
-        final = head.received == head.packets - 1
-        opcode = packet.opcode
-        # A restarted READ may begin again with FIRST or ONLY (hardware) or go on with MIDDLE or LAST (Linux
-        # rxe).
-        if final:
-            legal = opcode == (_READ_ONLY if head.packets == 1 else _READ_LAST) or (
-                head.restarted and opcode in (_READ_ONLY, _READ_LAST)
-            )
-        else:
-            legal = opcode == (_READ_MIDDLE if head.received else _READ_FIRST) or (
-                head.restarted and opcode in (_READ_FIRST, _READ_MIDDLE)
-            )
-        if not legal:
-            return Fault(
-                Status.BAD_RESP_ERR,
-                Cause.NONE,
-                f"READ response {head.received + 1} of {head.packets} has opcode {opcode:#04x}",
-            )
-        size = head.request.length - offset if final else self._connection.mtu
-        if packet.payload_length != size:
-            return Fault(
-                Status.LOC_LEN_ERR,
-                Cause.BAD_LENGTH,
-                f"READ response with {packet.payload_length} bytes, not {size}",
-            )
-        return None
 
     # Losses and timers
 
@@ -444,9 +385,7 @@ class Requester:
             self._report(request, Status.SUCCESS, request.length, Cause.NONE)
 
     def _sweep(self) -> bool:
-        """Finish local operations that became oldest, and fail on a fault that did. False when the QP
-        failed.
-        """
+        """Finish local operations that became oldest; False when one that cannot go on ended the QP."""
         flight = self.flight
         while flight:
             head = flight[0]
@@ -475,7 +414,7 @@ class Requester:
             self._report(request, Status.WR_FLUSH_ERR, 0, Cause.FLUSHED)
 
     def _report(self, request: SendRequest, status: Status, length: int, cause: int) -> None:
-        operation = OPERATIONS.get(request.opcode, _NO_OPERATION)
+        operation = OPERATIONS.get(request.opcode, NO_OPERATION)
         self._host.complete(
             Completion(
                 self._host.qpn,

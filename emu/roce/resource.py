@@ -36,9 +36,7 @@ class Resource:
 
 
 def ring_size(max_dest_rd_atomic: int) -> int:
-    """Entries to keep: the next power of two, because Linux rxe requesters round their own limit up to
-    one.
-    """
+    """Entries to keep: the next power of two, since Linux rxe requesters round their limit up to one."""
     return 1 << (max_dest_rd_atomic - 1).bit_length() if max_dest_rd_atomic else 0
 
 

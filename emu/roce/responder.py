@@ -13,6 +13,7 @@ from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.work import Access, Cause, Completion, CompletionOpcode, QpState, ReceiveRequest, Status
 from emu.roce import syndrome as aeth
 from emu.roce.connection import Connection
+from emu.roce.element import MAX_MESSAGE
 from emu.roce.packet import RocePacket
 from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
 from emu.roce.resource import Resource, ResourceRing, ring_size
@@ -22,9 +23,6 @@ from emu.wire.headers import ATOMIC_ETH, IMM_DT, RETH, pad_count
 from emu.wire.opcodes import Header, Kind, OpcodeInfo, RcOpcode
 
 __all__ = ["Responder"]
-
-MAX_MESSAGE = 1 << 31
-"""Longest message in bytes."""
 
 _READ = int(RcOpcode.READ_REQUEST)
 _COMPARE_SWAP = int(RcOpcode.COMPARE_SWAP)

@@ -47,9 +47,7 @@ class AtomicReply:
 
 @dataclass(slots=True)
 class ReadStream:
-    """Responses to a READ from packet ``start`` on; ``index`` is the next. ``repeat`` is set for a repeated
-    request.
-    """
+    """Responses to a READ from packet ``start``; ``index`` is the next, ``repeat`` marks a repeated request."""
 
     resource: Resource
     start: int

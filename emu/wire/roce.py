@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoCEv2 as scapy layers: BTH and every extension header, with pad, ICRC, summaries and request/answer
-matching.
+"""RoCEv2 as scapy layers: BTH and its extension headers, pad, ICRC, summaries, requests paired with answers.
 
 ``from emu.wire import roce`` in any scapy session is enough: UDP port 4791 then dissects into these layers,
 and they build complete packets::
@@ -167,9 +166,7 @@ class BTH(_Chained):
         return b""
 
     def answers(self, other: Packet) -> int:
-        """1 when this response belongs to request ``other``: kinds fit, and the PSN is one that the request
-        took.
-        """
+        """1 when this response belongs to request ``other``: kinds fit, and the request took the PSN."""
         mine = self.info
         theirs = other.info if isinstance(other, BTH) else None
         if mine is None or theirs is None:
@@ -320,9 +317,7 @@ _LAYERS: dict[Header, type[Packet]] = {
 
 
 def layers_of(opcode: int) -> list[type[Packet]]:
-    """Extension layers that follow BTH for ``opcode``, in wire order; empty for an opcode that is not
-    defined.
-    """
+    """Extension layers that follow BTH for ``opcode``, in wire order; none for one that is not defined."""
     info = BY_OPCODE.get(opcode)
     return [] if info is None else [_LAYERS[header] for header in info.headers]
 

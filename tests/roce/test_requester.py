@@ -10,7 +10,8 @@ import pytest
 from emu.clock import MS
 from emu.nic.engine import AsyncEvent
 from emu.nic.work import Access, Cause, CompletionOpcode, Opcode, QpState, Sge, Status
-from emu.roce.requester import ACK_INTERVAL, WINDOW
+from emu.roce.element import WINDOW
+from emu.roce.requester import ACK_INTERVAL
 from emu.roce.syndrome import Nak
 from emu.roce.timers import RNR_DELAYS
 from emu.wire.headers import ATOMIC_ETH, IMM_DT, RETH, pack_aeth, pack_atomic_ack
