@@ -86,7 +86,7 @@ class Nic:
         self.checks = self.platform.checks
         self.gids = GidTable(mac, gids, limits.gid_table_size)
         self.submission = Submission(self.platform)
-        self.keys = MemoryKeys(limits.mrs, limits.first_mr)
+        self.keys = MemoryKeys(limits.mrs, limits.first_mr, limits.mr_pieces)
         self.contexts: ObjectTable[Context] = ObjectTable("context", limits.contexts, 1, limits.contexts)
         self.pds: ObjectTable[ProtectionDomain] = ObjectTable("protection domain", limits.pds, 1, LAST_NUMBER)
         self.eqs: ObjectTable[EventQueue] = ObjectTable("event queue", limits.eqs, 0, limits.eqs - 1)

@@ -12,6 +12,9 @@ __all__ = ["NicLimits"]
 class NicLimits:
     """Table sizes and bounds. ``contexts`` counts doorbell pages without page 0, ``max_message`` is bytes.
 
+    ``mr_pieces`` bounds the separate runs of bus memory behind all regions together, and so the memory that
+    page lists take here: 16 bytes each.
+
     ``port_mtu`` is the largest path MTU in payload bytes, ``vectors`` the MSI-X vectors (0 is the command
     queue's), ``first_vector`` the first one an event queue may have, ``first_mr`` the lowest index of a key,
     ``port_speed`` the modelled link speed in Mb/s.
@@ -31,6 +34,7 @@ class NicLimits:
     max_inline: int = 32
     max_rd_atomic: int = 16
     max_mr_pages: int = 1 << 20
+    mr_pieces: int = 1 << 22
     port_mtu: int = 4096
     port_speed: int = 100_000
     gid_table_size: int = 16

@@ -63,10 +63,13 @@ class MemoryRegion:
 class MemoryKeys:
     """The key table of one NIC, and the checks every access goes through."""
 
-    def __init__(self, limit: int, first: int = 1) -> None:
+    def __init__(self, limit: int, first: int = 1, pieces: int = 1 << 22) -> None:
+        """At most ``limit`` regions, from table index ``first`` on, over ``pieces`` runs of memory in all."""
         self._table: ObjectTable[MemoryRegion] = ObjectTable("memory region", limit, first, 0xFFFFFF)
         self._variants: dict[int, int] = {}
         self._by_key: dict[int, MemoryRegion] = {}
+        self._pieces = 0
+        self._most_pieces = pieces
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -85,6 +88,12 @@ class MemoryKeys:
 
         :raises NicError: NO_RESOURCE.
         """
+        if self._pieces + pages.pieces > self._most_pieces:
+            raise NicError(
+                ErrorKind.NO_RESOURCE,
+                f"{pages.pieces} separate runs of memory on top of {self._pieces}, at most "
+                f"{self._most_pieces}; deregister regions, or use larger pages",
+            )
         index = self._table.reserve()
         if variant is None:
             variant = (self._variants.get(index, 0) + 1) % _VARIANTS
@@ -93,6 +102,7 @@ class MemoryKeys:
         self._table.items[index] = region
         self._by_key[region.key] = region
         pd.regions[region.key] = region
+        self._pieces += pages.pieces
         return region
 
     def remove(self, region: MemoryRegion) -> None:
@@ -100,6 +110,7 @@ class MemoryKeys:
         del self._table.items[region.key >> 8]
         del self._by_key[region.key]
         del region.pd.regions[region.key]
+        self._pieces -= region.pages.pieces
 
     def get(self, key: int, field: str) -> MemoryRegion:
         """The region of a command's parameter. :raises NicError: BAD_OBJECT with the reason."""
@@ -117,6 +128,7 @@ class MemoryKeys:
         """Forget every region. Variants are kept: a key from before a reset stays invalid after it."""
         self._table.clear()
         self._by_key.clear()
+        self._pieces = 0
 
     def check(
         self, key: int, address: int, length: int, pd: ProtectionDomain, access: Access, *, remote: bool

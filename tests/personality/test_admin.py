@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from emu.clock import MS, VirtualScheduler
 from emu.events import Kind
 from emu.nic.limits import NicLimits
 from emu.nic.work import Access, ModifyMask, QpState, Transport
@@ -97,6 +98,36 @@ def test_replies_come_in_order_with_one_interrupt_a_burst(machine: BareMachine, 
     assert [reply.sequence for reply in replies] == [start + n + 1 for n in range(8)]
     assert machine.interrupts.fired.count(0) == fired + 1
     assert len(machine.bus.operations("read")) == 2
+
+
+class SlowClock(VirtualScheduler):
+    """Each look at the clock takes a millisecond, as a command with a long page list does."""
+
+    def now(self) -> int:
+        """Virtual time, later each time."""
+        self._now += MS
+        return self._now
+
+
+def test_a_long_burst_leaves_the_loop_to_others_in_between() -> None:
+    machine = BareMachine(clock=SlowClock())
+    driver = Driver(machine)
+    driver.enable()
+    heads: list[int] = []
+
+    def look() -> None:
+        heads.append(machine.admin.head)
+        if machine.admin.head < 8:
+            machine.clock.call_soon(look)
+
+    for slot in range(8):
+        machine.store(driver.commands + 64 * slot, driver.build(AdminOpcode.NOP))
+    driver.set_reg("ADMIN_DOORBELL", 8)
+    machine.clock.call_soon(look)
+    machine.clock.run()
+    assert len(heads) > 2 and heads == sorted(set(heads)) and heads[-1] == 8
+    replies = [commands.Reply.parse(machine.load(driver.replies + 64 * slot, 64)) for slot in range(8)]
+    assert [reply.sequence for reply in replies] == [slot + 1 for slot in range(8)]
 
 
 def test_the_commit_word_of_a_reply_is_written_last(machine: BareMachine, driver: Driver) -> None:
@@ -223,6 +254,14 @@ class TestMemoryRegions:
         ).object
         pieces = machine.nic.keys.get(key, "key").translate(0x7000_0000, 600 * 4096)
         assert pieces == [(page, 4096) for page in pages]
+
+    def test_scattered_pages_of_all_regions_are_bounded(self) -> None:
+        driver = Driver(BareMachine(limits=NicLimits(mr_pieces=6)))
+        driver.up()  # its region over all of memory is one piece
+        key = driver.command(AdminOpcode.REG_MR, **self.region(driver)).object
+        assert refusal(driver, AdminOpcode.REG_MR, **self.region(driver))[0] is AdminStatus.NO_RESOURCE
+        driver.command(AdminOpcode.DEREG_MR, object=key)
+        driver.command(AdminOpcode.REG_MR, **self.region(driver))
 
     def test_big_pages(self, machine: BareMachine, driver: Driver) -> None:
         listed = driver.allocate(16)

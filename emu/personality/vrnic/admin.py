@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from emu.clock import MS
 from emu.events import Kind
 from emu.nic.device import Nic
 from emu.nic.errors import NicError
@@ -19,6 +20,8 @@ COMMIT = 8
 """Bytes of a reply's commit word, at its start."""
 ADMIN_VECTOR = 0
 MIN_LOG_SIZE, MAX_LOG_SIZE = 1, 8
+SLICE = 2 * MS
+"""Time after which the rest of a burst waits for the next turn: long page lists must not stall the lab."""
 
 _OPCODES = {int(opcode): opcode for opcode in AdminOpcode}
 _COMMAND = Kind.COMMAND.bit
@@ -96,11 +99,14 @@ class AdminQueue:
             )
             return True
         self._tail = index
+        self._schedule()
+        return True
+
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             turn = self._turn
             self._nic.platform.scheduler.call_soon(lambda: self._run(turn))
-        return True
 
     def _run(self, turn: int) -> None:
         if turn != self._turn:
@@ -109,6 +115,8 @@ class AdminQueue:
         count = (self._tail - self.head) & MASK
         if not self.enabled or not count:
             return
+        scheduler = self._nic.platform.scheduler
+        deadline = scheduler.now() + SLICE
         try:
             burst = self._read(count)
             for number in range(count):
@@ -118,10 +126,14 @@ class AdminQueue:
                 self._nic.platform.dma.write(address + COMMIT, reply[COMMIT:])
                 self._nic.platform.dma.write(address, reply[:COMMIT])
                 self.head = (self.head + 1) & MASK
+                if scheduler.now() > deadline:
+                    break
         except BusError as error:
             self._give_up(FatalCause.ADMIN_DMA, f"admin ring: {error}")
             return
         self._interrupt()
+        if self.head != self._tail:
+            self._schedule()
 
     def _slot(self, index: int) -> int:
         return index & ((1 << self.log_size) - 1)

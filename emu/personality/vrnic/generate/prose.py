@@ -96,7 +96,8 @@ COMMAND_NOTES: dict[AdminOpcode, str] = {
         "Makes a memory region and returns its key, which serves as lkey and rkey. The key's low 8 bits "
         "change at each reuse, so a freed key is recognised. The page list is read once, now. "
         "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE too (BAD_FIELD `access`). Whether the pages "
-        "answer is found out at each access. DMA_ERROR when the list itself cannot be read."
+        "answer is found out at each access. DMA_ERROR when the list itself cannot be read, NO_RESOURCE "
+        "when all regions together would hold more than 4194304 runs of pages that are not neighbours."
     ),
     AdminOpcode.DEREG_MR: (
         "Frees a key. BUSY while a ring or a doorbell record lives in the region. Work that still names "
