@@ -47,7 +47,7 @@ class AtomicReply:
 
 @dataclass(slots=True)
 class ReadStream:
-    """Responses to a READ from packet ``start``; ``index`` is the next, ``repeat`` marks a repeated request."""
+    """Responses to a READ from packet ``start``; ``index`` is the next, ``repeat`` marks a repetition."""
 
     resource: Resource
     start: int
