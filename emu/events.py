@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one stream of what happens in the device.
 
-Capture, ``vrnic trace``, counters, checks and tests all read it. An emitter asks ``bus.mask & kind.bit`` first, so an
-event nobody listens for costs one integer test.
+Capture, ``vrnic trace``, counters, checks and tests all read it. An emitter asks ``bus.mask & kind.bit``
+first, so an event nobody listens for costs one integer test.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Kind(enum.IntEnum):
 class Event:
     """One observation.
 
-    ``time`` is nanoseconds on the scheduler's clock, ``function`` the PCI function's name ("node0.nic0"), ``qpn`` and
-    ``index`` the queue pair and running WQE index (or None), ``address``/``length``/``value`` as the kind needs them,
-    ``text`` a short line for a person. ``frame`` carries the bytes of FRAME_* events.
+    ``time`` is nanoseconds on the scheduler's clock, ``function`` the PCI function's name ("node0.nic0"),
+    ``qpn`` and ``index`` the queue pair and running WQE index (or None), ``address``/``length``/``value`` as
+    the kind needs them, ``text`` a short line for a person. ``frame`` carries the bytes of FRAME_* events.
     """
 
     kind: Kind
