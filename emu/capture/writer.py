@@ -9,6 +9,7 @@ readers put up with.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 
@@ -40,7 +41,7 @@ class PcapngWriter:
         mode = os.fstat(self._fd).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             os.close(self._fd)
-            raise OSError(f"{self.path} is a pipe or socket; a capture needs a file")
+            raise OSError(errno.EINVAL, "a capture needs a file, not a pipe or socket", self.path)
         self._regular = stat.S_ISREG(mode)
         self._interfaces = 0
         self._pending: list[bytes] = [encode_section(application, comment)]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -81,7 +82,10 @@ def connect(socket: Path | None, lab: str | None) -> ControlClient:
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn the project's own errors into one sentence and exit code 1, and Ctrl-C into exit code 130."""
+    """Turn the project's own errors, and what the system says of a file, into one sentence and exit code 1.
+
+    Ctrl-C becomes exit code 130.
+    """
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -93,5 +97,10 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(130) from None
         except BrokenPipeError:
             raise typer.Exit(0) from None
+        except OSError as error:
+            # A full disk, a folder without permission: the file and the reason are what helps.
+            if error.filename is None or logging.getLogger().isEnabledFor(logging.DEBUG):
+                raise
+            raise fail(f"{error.filename}: {error.strerror}") from None
 
     return run

@@ -62,11 +62,21 @@ def serve(
 
     lab = read_lab(file, 2, loss, seed)
     folder = directory or lab_directory(name or lab.name)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fail(
+            f"cannot make the folder {folder}: {error.strerror}", "choose another with --directory"
+        ) from None
     path = None if no_capture else capture or folder / "capture.pcapng"
     try:
         server = LabServer(lab, folder, capture=path)
     except OSError as error:
+        if path is not None and error.filename == str(path):
+            raise fail(
+                f"cannot write the capture {path}: {error.strerror}",
+                "name another file with --capture, or use --no-capture",
+            ) from None
         raise fail(
             f"cannot serve: {error}", "another lab of this name may be running; choose --name"
         ) from None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -14,13 +15,15 @@ __all__ = ["CONTROL_SOCKET", "find_socket", "lab_directory", "runtime_directory"
 
 CONTROL_SOCKET = "control.sock"
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+
 
 def runtime_directory() -> Path:
     """The folder of this user's running labs, created with mode 0700.
 
     ``$VRNIC_RUN``, else below ``$XDG_RUNTIME_DIR``, else below the temporary folder.
 
-    :raises ControlError: it exists and belongs to someone else.
+    :raises ControlError: it exists and belongs to someone else, or cannot be made.
     """
     configured = os.environ.get("VRNIC_RUN")
     session = os.environ.get("XDG_RUNTIME_DIR")
@@ -30,16 +33,19 @@ def runtime_directory() -> Path:
         directory = Path(session) / "vrnic"
     else:
         directory = Path(tempfile.gettempdir()) / f"vrnic-{os.getuid()}"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make(directory, "set VRNIC_RUN to a folder of your own")
     if directory.stat().st_uid != os.getuid():
         raise ControlError(f"{directory} belongs to another user", "set VRNIC_RUN to a folder of your own")
     return directory
 
 
 def lab_directory(name: str) -> Path:
-    """The folder of the lab ``name``'s sockets, created when missing."""
-    directory = runtime_directory() / name
-    directory.mkdir(mode=0o700, exist_ok=True)
+    """The folder of the lab ``name``'s sockets, created when missing.
+
+    :raises ControlError: the name does not suit a folder, or the folder cannot be made.
+    """
+    directory = _folder_of(name)
+    _make(directory, "choose another name for the lab")
     return directory
 
 
@@ -51,7 +57,7 @@ def find_socket(explicit: Path | None = None, lab: str | None = None) -> Path:
     if explicit is not None:
         return explicit
     if lab is not None:
-        return runtime_directory() / lab / CONTROL_SOCKET
+        return _folder_of(lab) / CONTROL_SOCKET
     alive = []
     for path in sorted(runtime_directory().glob(f"*/{CONTROL_SOCKET}")):
         try:
@@ -67,3 +73,19 @@ def find_socket(explicit: Path | None = None, lab: str | None = None) -> Path:
         names = ", ".join(path.parent.name for path in alive)
         raise ControlError(f"several labs are running: {names}", "name one with --lab")
     return alive[0]
+
+
+def _folder_of(name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise ControlError(
+            f"{name!r} is no name for a lab",
+            "32 letters, digits, '.', '_', '-' at most, a letter or digit first",
+        )
+    return runtime_directory() / name
+
+
+def _make(directory: Path, hint: str) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ControlError(f"cannot make the folder {directory}: {error.strerror}", hint) from None

@@ -125,7 +125,7 @@ class ControlServer:
         try:
             try:
                 request = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ControlError(f"not JSON: {error}") from None
             if not isinstance(request, dict):
                 raise ControlError("a request is a JSON object")

@@ -56,11 +56,12 @@ class LabServer:
         self.switch = Switch(self.loop, self.events)
         self._control: ControlServer | None = None
         try:
+            self._build()
+            self._control = self._open_control()
+            # After the sockets, as it empties the file: a server that runs here already keeps its capture.
             if capture is not None:
                 ports = [nic.name for nic in lab.nics]
                 self.capture = Capture(capture, self.loop, self.events, ports=ports)
-            self._build()
-            self._control = self._open_control()
         except BaseException:
             self.close()
             raise
@@ -156,12 +157,10 @@ class LabServer:
 
     def _link(self, params: dict[str, object]) -> object:
         name, up = params.get("function"), params.get("up")
-        if name not in self.nics or not isinstance(up, bool):
+        if not isinstance(name, str) or name not in self.nics or not isinstance(up, bool):
             known = ", ".join(self.nics)
             raise ControlError(f"no NIC {name!r}, or no state given", f'NICs: {known}; "up" is true or false')
-        assert isinstance(name, str)
         self.switch.link(name).set_up(up)
-        self.nics[name].nic.port_changed(up)
         return {"function": name, "up": up}
 
     def _flush(self, _: dict[str, object]) -> object:
@@ -172,10 +171,12 @@ class LabServer:
     def _trace(self, params: dict[str, object], stream: Stream) -> object:
         names = params.get("kinds") or []
         function, qpn = params.get("function"), params.get("qpn")
-        if not isinstance(names, list) or any(name not in Kind.__members__ for name in names):
+        if not isinstance(names, list) or any(name not in list(Kind.__members__) for name in names):
             raise ControlError(f"unknown event kind in {names!r}", "kinds: " + ", ".join(Kind.__members__))
-        if function is not None and function not in self.endpoints:
+        if function is not None and function not in list(self.endpoints):
             raise ControlError(f"no function {function!r}", "functions: " + ", ".join(self.endpoints))
+        if qpn is not None and not isinstance(qpn, int):
+            raise ControlError(f"QP number {qpn!r} is not a number")
 
         def push(event: Event) -> None:
             if function is not None and event.function != function:

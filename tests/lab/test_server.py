@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device side of a lab: what it leaves alone, and what its control socket answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emu.control.client import ControlClient
+from emu.control.locate import CONTROL_SOCKET
+from emu.control.server import ControlError
+from emu.events import Kind
+from emu.lab.server import LabServer
+from emu.lab.topology import default_lab
+from emu.transport.context import EndpointError
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[ControlClient]:
+    """The control socket of a lab that is served."""
+    server = LabServer(default_lab(), tmp_path)
+    thread = threading.Thread(target=server.loop.run)
+    thread.start()
+    with ControlClient(tmp_path / CONTROL_SOCKET) as made:
+        yield made
+    with ControlClient(tmp_path / CONTROL_SOCKET) as last:
+        last.call("stop")
+    thread.join(10)
+    assert not thread.is_alive()
+    assert server.loop.faults == 0
+    server.close()
+    assert not list(tmp_path.glob("*.sock"))
+
+
+def test_a_second_server_leaves_the_first_ones_capture_alone(tmp_path: Path) -> None:
+    capture = tmp_path / "capture.pcapng"
+    first = LabServer(default_lab(), tmp_path, capture=capture)
+    try:
+        assert first.capture is not None
+        first.capture.flush()
+        before = capture.read_bytes()
+        assert before
+        with pytest.raises(EndpointError, match="another server listens"):
+            LabServer(default_lab(), tmp_path, capture=capture)
+        assert capture.read_bytes() == before
+    finally:
+        first.close()
+
+
+def test_a_capture_that_cannot_be_written_leaves_no_socket_behind(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        LabServer(default_lab(), tmp_path, capture=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_goes_down_and_up_and_the_registers_show_it(client: ControlClient) -> None:
+    def port_state() -> int:
+        rows = client.call("regs")["node1.nic0"]
+        return next(int(row["value"]) for row in rows if row["name"] == "PORT_STATE")
+
+    assert port_state() == 4
+    assert client.call("link", function="node1.nic0", up=False) == {"function": "node1.nic0", "up": False}
+    assert port_state() == 1
+    client.call("link", function="node1.nic0", up=True)
+    assert port_state() == 4
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "sentence"),
+    [
+        ("link", {"function": "node9.nic0", "up": True}, "no NIC 'node9.nic0'"),
+        ("link", {"function": ["node0.nic0"], "up": True}, "no NIC"),
+        ("link", {"function": "node0.nic0"}, "no state given"),
+        ("trace", {"kinds": ["NOISE"]}, "unknown event kind"),
+        ("trace", {"kinds": [["CQE"]]}, "unknown event kind"),
+        ("trace", {"function": "node9.nic0"}, "no function 'node9.nic0'"),
+        ("trace", {"function": {}}, "no function"),
+        ("trace", {"qpn": "0x100"}, "QP number '0x100' is not a number"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(
+    client: ControlClient, method: str, params: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(ControlError, match=sentence):
+        client.call(method, **params)
+
+
+def test_a_trace_shows_what_was_asked_for_only(client: ControlClient, tmp_path: Path) -> None:
+    with ControlClient(tmp_path / CONTROL_SOCKET) as other:
+        stream = client.stream("trace", kinds=[Kind.LINK.name], function="node1.nic0")
+        first: list[dict[str, object]] = []
+        # The reply to the request must be out before the links move.
+        reader = threading.Thread(target=lambda: first.append(next(stream)))
+        reader.start()
+        while reader.is_alive():
+            for name in ("node0.nic0", "node1.nic0"):
+                other.call("link", function=name, up=False)
+                other.call("link", function=name, up=True)
+            reader.join(0.01)
+    assert first[0]["kind"] == "LINK"
+    assert first[0]["function"] == "node1.nic0"
