@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time as the emulator sees it.
 
-Engines and links never ask the operating system for the time: they are given a :class:`Scheduler`. The server's
-owner loop is one implementation, :class:`VirtualScheduler` the other; with it a protocol test runs hours of timers
-in milliseconds and gives the same result every time.
+Engines and links never ask the operating system for the time: they are given a :class:`Scheduler`. The
+server's owner loop is one implementation, :class:`VirtualScheduler` the other; with it a protocol test runs
+hours of timers in milliseconds and gives the same result every time.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class VirtualScheduler:
     def run(self, until: int | None = None, limit: int = 1_000_000) -> int:
         """Run calls up to time ``until`` (or until none is left); return how many ran.
 
-        :raises RuntimeError: more than ``limit`` calls ran, which means something reschedules itself for ever.
+        :raises RuntimeError: more than ``limit`` calls ran: something reschedules itself for ever.
         """
         ran = 0
         while self._heap and (until is None or self._heap[0][0] <= until):
