@@ -80,6 +80,7 @@ class CompletionQueue:
         "overrun",
         "producer",
         "qps",
+        "queues",
         "ring",
         "successes",
     )
@@ -116,6 +117,8 @@ class CompletionQueue:
         self.broken = False
         self.qps: dict[int, QueuePair] = {}
         """Queue pairs that complete here."""
+        self.queues: set[int] = set()
+        """Numbers of Ethernet queues that complete here."""
         self._notable = 0
 
     def post(self, completion: Completion) -> bool:

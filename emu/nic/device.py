@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from emu.clock import Scheduler
 from emu.events import EventBus, Kind
-from emu.fabric.port import Port
+from emu.fabric.port import Port, Receiver
 from emu.nic.context import Context, ProtectionDomain
 from emu.nic.cq import COUNTER_BYTES, CompletionQueue, CqMode, CqOverrun
 from emu.nic.engine import AsyncEvent, Drop, EngineFactory, PacketParser
@@ -16,6 +16,7 @@ from emu.nic.errors import ErrorKind, NicError
 from emu.nic.formats import Formats
 from emu.nic.gid import GidTable
 from emu.nic.limits import NicLimits
+from emu.nic.loopback import LoopbackPort
 from emu.nic.mr import MemoryKeys, MemoryKind, MemoryRegion
 from emu.nic.objects import ObjectCounts
 from emu.nic.pages import PageList
@@ -74,7 +75,7 @@ class Nic:
             name,
             bus=bus,
             interrupts=interrupts,
-            port=port,
+            port=LoopbackPort(port, mac, scheduler),
             scheduler=scheduler,
             events=events,
             formats=formats,
@@ -95,6 +96,9 @@ class Nic:
         self._create_engine = create_engine
         self._parse = parse
         self._mac = mac
+        self.ethernet: Receiver | None = None
+        """Takes frames that are not the transport's; without it they are dropped."""
+        port = self.platform.port
         port.attach(self._receive)
         port.watch(self._link_changed)
 
@@ -294,8 +298,9 @@ class Nic:
 
     def destroy_cq(self, cq: CompletionQueue) -> None:
         """End a CQ. :raises NicError: BUSY, queue pairs complete to it."""
-        if cq.qps:
-            raise NicError(ErrorKind.BUSY, f"CQ {cq.number} serves {len(cq.qps)} queue pairs", "object")
+        users = len(cq.qps) + len(cq.queues)
+        if users:
+            raise NicError(ErrorKind.BUSY, f"CQ {cq.number} serves {users} queues", "object")
         cq.ring.release()
         del self.cqs.items[cq.number]
         del cq.context.cqs[cq.number]
@@ -365,7 +370,10 @@ class Nic:
             return
         packet = self._parse(frame)
         if isinstance(packet, Drop):
-            self._drop(packet)
+            if packet.foreign and self.ethernet is not None:
+                self.ethernet(frame)
+            else:
+                self._drop(packet)
             return
         qp = self.qps.items.get(packet.dest_qpn)
         if qp is None:

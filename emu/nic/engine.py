@@ -77,10 +77,14 @@ class Packet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A frame the parser refuses: why, for a person, and the counter that tells (besides ``rx_dropped``)."""
+    """A frame the parser refuses: why, for a person, and the counter that tells (besides ``rx_dropped``).
+
+    ``foreign`` frames are not of the protocol at all: a NIC with Ethernet queues receives them there.
+    """
 
     reason: str
     counter: str = "rx_dropped"
+    foreign: bool = False
 
 
 PacketParser = Callable[[bytes], Packet | Drop]

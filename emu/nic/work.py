@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 __all__ = [
     "Access",
+    "AddressHandle",
     "Cause",
     "Completion",
     "CompletionOpcode",
@@ -162,6 +163,19 @@ class Sge:
     lkey: int
 
 
+@dataclass(frozen=True, slots=True)
+class AddressHandle:
+    """Where a datagram goes and the addresses it comes from; fields as in :class:`QpAttributes`."""
+
+    source_mac: bytes
+    dest_mac: bytes
+    source_gid: bytes
+    dest_gid: bytes
+    traffic_class: int = 0
+    hop_limit: int = 64
+    udp_source_port: int = 0
+
+
 @dataclass(slots=True)
 class SendRequest:
     """One send-queue element, decoded.
@@ -170,7 +184,8 @@ class SendRequest:
     element is at ``index + slots``. ``length`` is the payload in bytes (for READ: bytes asked for; for
     atomics 4 or 8). ``inline`` is the payload itself when it was in the descriptor. ``sges`` is the gather
     list, or for READ and atomics the scatter list of the result. ``swap_add``/``compare`` are host integers.
-    ``cookie`` is the personality's own, handed back in the completion.
+    ``handle``, ``dest_qpn`` and ``qkey`` are for datagrams only. ``cookie`` is the personality's own, handed
+    back in the completion.
     """
 
     index: int
@@ -188,6 +203,9 @@ class SendRequest:
     solicited: bool = False
     fence: bool = False
     cookie: object = None
+    handle: AddressHandle | None = None
+    dest_qpn: int = 0
+    qkey: int = 0
 
 
 @dataclass(slots=True)
@@ -211,6 +229,10 @@ class Completion:
     ``index`` names the element (send or receive ring by ``opcode``), ``length`` is bytes transferred,
     ``immediate`` is the 32-bit value as on the wire (big-endian number) or None, ``cause`` a vendor code that
     says more than ``status`` (0 when there is nothing more to say).
+
+    Of a received datagram ``length`` includes the 40 bytes for the network header before the data,
+    ``source_qpn`` is the sender and ``ip_version`` (4 or 6, else 0) tells what those 40 bytes hold: an IPv6
+    header, or twenty zero bytes and an IPv4 header.
     """
 
     qpn: int
@@ -222,6 +244,8 @@ class Completion:
     solicited: bool = False
     cause: int = 0
     cookie: object = None
+    source_qpn: int = 0
+    ip_version: int = 0
 
 
 @dataclass(slots=True)
@@ -230,7 +254,8 @@ class QpAttributes:
 
     ``timeout`` is the local ACK timeout exponent (4.096 us * 2^n, 0 = wait for ever), ``min_rnr_timer`` the
     RNR timer code, PSNs are 24 bits. ``source_gid``/``dest_gid`` are 16 bytes, an IPv4 peer as
-    ``::ffff:a.b.c.d``. ``udp_source_port`` 0 means: derive it from the QP numbers.
+    ``::ffff:a.b.c.d``. ``udp_source_port`` 0 means: derive it from the QP numbers. ``source_qpn`` is the
+    sender's number in datagrams where that is not the queue pair's own (0: it is).
     """
 
     state: QpState = QpState.RESET
@@ -254,3 +279,4 @@ class QpAttributes:
     udp_source_port: int = 0
     pkey: int = 0xFFFF
     qkey: int = 0
+    source_qpn: int = 0

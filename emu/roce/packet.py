@@ -134,7 +134,7 @@ def parse(frame: bytes) -> RocePacket | Drop:
     elif kind == _IPV6:
         size = _IPV6_SIZE
     else:
-        return Drop("neither IPv4 nor IPv6")
+        return Drop("neither IPv4 nor IPv6", foreign=True)
     bth = ip + size + UDP_SIZE
     octets = frame[ip:bth]
     head = _heads.get(octets)
@@ -178,23 +178,23 @@ def parse(frame: bytes) -> RocePacket | Drop:
 def _check_head(octets: bytes, size: int) -> _Head | Drop:
     """Judge IP and UDP headers."""
     if len(octets) < size + UDP_SIZE:
-        return Drop("too short for IP and UDP")
+        return Drop("too short for IP and UDP", foreign=True)
     if size == _IPV4_SIZE:
         protocol = octets[9]
         if octets[0] != 0x45:
-            return Drop("IPv4 options or a wrong version")
+            return Drop("IPv4 options or a wrong version", foreign=True)
         if _HALF.unpack_from(octets, 6)[0] & 0x3FFF:
-            return Drop("IPv4 fragment")
+            return Drop("IPv4 fragment", foreign=True)
         if _ones_sum(octets[:_IPV4_SIZE]) != 0xFFFF:
             return Drop("wrong IPv4 header checksum")
         room = _HALF.unpack_from(octets, 2)[0] - _IPV4_SIZE
     else:
         protocol = octets[6]
         if octets[0] >> 4 != 6:
-            return Drop("IPv6 header of a wrong version")
+            return Drop("IPv6 header of a wrong version", foreign=True)
         room = _HALF.unpack_from(octets, 4)[0]
     if protocol != _UDP_PROTOCOL or _HALF.unpack_from(octets, size + 2)[0] != ROCE_PORT:
-        return Drop("not UDP port 4791")
+        return Drop("not UDP port 4791", foreign=True)
     length = _HALF.unpack_from(octets, size + 4)[0]
     if length > room:
         return Drop(f"UDP length {length} exceeds the IP packet's {room}")

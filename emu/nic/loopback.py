@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port of a NIC as its queue pairs see it: what is addressed to the NIC itself does not leave it."""
+
+from __future__ import annotations
+
+from emu.clock import Scheduler
+from emu.fabric.port import LinkWatcher, Port, Receiver
+
+__all__ = ["LoopbackPort"]
+
+
+class LoopbackPort:
+    """Implements :class:`emu.fabric.port.Port` in front of another. A switch would not send a frame back."""
+
+    def __init__(self, port: Port, mac: bytes, scheduler: Scheduler) -> None:
+        self.name = port.name
+        self.looped = 0
+        """Frames that turned round here."""
+        self._port = port
+        self._mac = mac
+        self._scheduler = scheduler
+        self._receiver: Receiver | None = None
+
+    def send(self, frame: bytes) -> None:
+        """To the link, or back to the receiver after the current call."""
+        if frame[:6] == self._mac and self._receiver is not None:
+            self.looped += 1
+            receiver = self._receiver
+            self._scheduler.call_soon(lambda: receiver(frame))
+        else:
+            self._port.send(frame)
+
+    def attach(self, receiver: Receiver) -> None:
+        """Deliver what arrives and what turned round to ``receiver``."""
+        self._receiver = receiver
+        self._port.attach(receiver)
+
+    def watch(self, watcher: LinkWatcher) -> None:
+        """As the port behind."""
+        self._port.watch(watcher)
+
+    @property
+    def up(self) -> bool:
+        """State of the link behind."""
+        return self._port.up
