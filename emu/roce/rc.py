@@ -47,6 +47,8 @@ class RcEngine:
             self._responder.start()
         elif state is QpState.RTS and previous is QpState.RTR:
             self._requester.start()
+        elif state is QpState.SQD:
+            self._responder.adjust()
         self._check_drained()
 
     def post(self, request: SendRequest) -> None:
@@ -93,7 +95,9 @@ class RcEngine:
 
     def transmit(self, now: int, budget: int) -> bool:
         """Send answers first, then requests. In ERR only the answers that led there still leave."""
-        sent = self._responder.transmit(budget) if self._responder.responses else 0
+        # A long READ answered here must not hold up the requests of the other direction.
+        share = budget if self._requester.idle() else budget - budget // 2
+        sent = self._responder.transmit(share) if self._responder.responses else 0
         if sent < budget and self._connection.state in _RESPONSES:
             sent += self._requester.transmit(now, budget - sent)
             self._check_drained()

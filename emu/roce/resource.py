@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from emu.roce.psn import PSN_MASK, cmp24, distance24
+from emu.roce.psn import PSN_MASK, distance24
 
 __all__ = ["Resource", "ResourceRing", "ring_size"]
 
@@ -55,14 +55,20 @@ class ResourceRing:
         entries = self._entries
         return len(entries) == entries.maxlen and (not entries or not entries[0].replied)
 
+    def resize(self, size: int) -> None:
+        """Keep ``size`` requests from now on."""
+        if size != self._entries.maxlen:
+            self._entries = deque(self._entries, maxlen=size)
+
     def add(self, resource: Resource) -> None:
         """Remember a newly accepted request."""
         self._entries.append(resource)
 
     def find(self, psn: int) -> Resource | None:
-        """The request that owns ``psn``."""
-        return next((entry for entry in self._entries if entry.covers(psn)), None)
+        """The last request that owned ``psn``: PSNs come round while an entry stays."""
+        return next((entry for entry in reversed(self._entries) if entry.covers(psn)), None)
 
-    def after(self, psn: int) -> Resource | None:
-        """The earliest request that lies after ``psn``."""
-        return next((entry for entry in self._entries if cmp24(entry.first, psn) > 0), None)
+    def after(self, psn: int, epsn: int) -> Resource | None:
+        """The earliest request after ``psn`` and before the expected PSN ``epsn``."""
+        reach = distance24(epsn, psn)
+        return next((entry for entry in self._entries if 0 < distance24(entry.first, psn) < reach), None)

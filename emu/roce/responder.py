@@ -99,7 +99,11 @@ class Responder:
     def start(self) -> None:
         """INIT to RTR: take the expected PSN and the size of the resource ring from the attributes."""
         self.epsn = self._connection.attributes.rq_psn & PSN_MASK
-        self._ring = ResourceRing(ring_size(self._connection.attributes.max_dest_rd_atomic))
+        self.adjust()
+
+    def adjust(self) -> None:
+        """Take the size of the resource ring from the attributes, which may have changed."""
+        self._ring.resize(ring_size(self._connection.attributes.max_dest_rd_atomic))
 
     # Requests
 
@@ -327,7 +331,7 @@ class Responder:
                 self._drop(f"repeated atomic PSN {psn} is no longer remembered")
         elif packet.ack_request and opcode in _RIGHTS:
             # A plain ACK must not reach a READ or atomic: the requester would take its answer for lost.
-            later = self._ring.after(psn)
+            later = self._ring.after(psn, self.epsn)
             covered = (self.epsn if later is None else later.first) - 1
             self.responses.acknowledge(covered & PSN_MASK, self.msn)
 
@@ -358,17 +362,22 @@ class Responder:
         if lost is not None:
             psn, error = lost
             self.responses.clear()
-            self._refuse(psn, _Refusal(Nak.REMOTE_ACCESS, f"READ: {error.rule}", cause=error.cause))
+            # The open message is a later one and only flushed: the event tells about the READ.
+            self._end(psn, _Refusal(Nak.REMOTE_ACCESS, f"READ: {error.rule}", cause=error.cause))
         return sent
 
     def _refuse(self, psn: int, refusal: _Refusal) -> None:
-        """NAK a request, report it here, and end the connection."""
-        self.responses.refuse(psn, refusal.nak, self.msn)
+        """NAK the request that came, report it here, and end the connection."""
         receive = self._receive
         self._close()
         if receive is not None:
             self._report(receive, refusal.status, refusal.cause)
-        else:
+        self._end(psn, refusal, told=receive is not None)
+
+    def _end(self, psn: int, refusal: _Refusal, *, told: bool = False) -> None:
+        """NAK ``psn`` and end the connection; raise an event when no completion has ``told`` of it."""
+        self.responses.refuse(psn, refusal.nak, self.msn)
+        if not told:
             self._host.raise_event(_EVENT[refusal.nak], refusal.reason)
         self._failed(refusal.reason)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from emu.nic.engine import ProtectionError
 from emu.roce import syndrome as aeth
 from emu.roce.connection import Connection
-from emu.roce.psn import PSN_MASK
+from emu.roce.psn import PSN_MASK, cmp24
 from emu.roce.resource import Resource
 from emu.wire.headers import pack_aeth, pack_atomic_ack
 from emu.wire.opcodes import RcOpcode
@@ -73,7 +73,9 @@ class ResponseQueue:
         """Queue an ACK, or move the waiting one forward: it covers all before it."""
         tail = self._waiting[-1] if self._waiting else None
         if isinstance(tail, Acknowledgement) and aeth.is_ack(tail.syndrome):
-            tail.psn, tail.msn = psn, msn
+            # A repeated request may ask for less than what already waits to be acknowledged.
+            if cmp24(psn, tail.psn) > 0:
+                tail.psn, tail.msn = psn, msn
         else:
             self._add(Acknowledgement(psn, aeth.ACK, msn))
 

@@ -11,7 +11,7 @@ from scapy.layers.l2 import Ether
 
 from emu.clock import US
 from emu.nic.engine import AsyncEvent
-from emu.nic.work import Access, CompletionOpcode, QpState, ReceiveRequest, Sge, Status
+from emu.nic.work import Access, CompletionOpcode, Opcode, QpState, ReceiveRequest, Sge, Status
 from emu.roce.syndrome import Nak
 from emu.wire import roce
 from emu.wire.headers import AETH, ATOMIC_ACK, pack_atomic_eth, pack_immediate, pack_reth
@@ -310,6 +310,23 @@ def test_an_ack_for_a_duplicate_stops_before_a_later_read(script: Script) -> Non
     assert script.write(PSN + 5, b"c") == [("ACKNOWLEDGE", PSN + 5, 0x1F, 4)]
 
 
+def test_a_duplicate_does_not_take_back_an_ack_that_waits(script: Script) -> None:
+    service, script.b.service = script.b.service, lambda: None  # type: ignore[method-assign]
+    a = script.pair.a
+    write = a.frame(Op.WRITE_ONLY, PSN, pack_reth(BASE, RKEY, 1), b"x", ack_request=True)
+    script.b.deliver(write)
+    script.b.deliver(a.frame(Op.READ_REQUEST, PSN + 1, pack_reth(BASE, RKEY, 8), ack_request=True))
+    script.b.deliver(a.frame(Op.WRITE_ONLY, PSN + 2, pack_reth(BASE, RKEY, 1), b"y", ack_request=True))
+    script.b.deliver(write)
+    script.b.service = service  # type: ignore[method-assign]
+    script.b.service()
+    assert script.answers() == [
+        ("ACKNOWLEDGE", PSN, 0x1F, 1),
+        ("READ RESPONSE ONLY", PSN + 1, 0x1F, 3),
+        ("ACKNOWLEDGE", PSN + 2, 0x1F, 3),
+    ]
+
+
 def test_psn_wraps_inside_a_message() -> None:
     script = Script()
     script.b.modify(QpState.RESET)
@@ -562,6 +579,20 @@ def test_memory_that_goes_away_in_the_middle_of_a_read(script: Script) -> None:
     assert script.host.events == [AsyncEvent.QP_ACCESS_ERR]
 
 
+def test_a_lost_read_does_not_blame_the_receive_element_of_a_later_message(script: Script) -> None:
+    script.b.post_receive(7, 4 * MTU)
+    service, script.b.service = script.b.service, lambda: None  # type: ignore[method-assign]
+    a = script.pair.a
+    script.b.deliver(a.frame(Op.READ_REQUEST, PSN, pack_reth(BASE, RKEY, 8), ack_request=True))
+    script.b.deliver(a.frame(Op.SEND_FIRST, PSN + 1, b"", pattern(MTU)))
+    del script.host.regions[RKEY]
+    script.b.service = service  # type: ignore[method-assign]
+    script.b.service()
+    script.check_failed(Nak.REMOTE_ACCESS, PSN, script.answers(), msn=1)
+    assert script.host.events == [AsyncEvent.QP_ACCESS_ERR]
+    assert script.host.statuses == [(7, Status.WR_FLUSH_ERR)]
+
+
 def test_memory_that_goes_away_in_the_middle_of_a_repeated_read(script: Script) -> None:
     _read(script, PSN, 5000)
     read, calls = script.host.read_remote, []
@@ -595,6 +626,31 @@ def test_more_reads_than_resources_before_any_is_answered() -> None:
     answers = script.answers()
     assert [name for name, *_ in answers] == ["READ RESPONSE ONLY", "READ RESPONSE ONLY", "ACKNOWLEDGE"]
     script.check_failed(Nak.INVALID_REQUEST, PSN + 2, answers, msn=2)
+
+
+def test_a_new_max_dest_rd_atomic_in_sqd_counts() -> None:
+    script = Script(max_dest_rd_atomic=1)
+    script.b.modify(QpState.SQD)
+    script.b.modify(QpState.SQD, max_dest_rd_atomic=2)
+    service, script.b.service = script.b.service, lambda: None  # type: ignore[method-assign]
+    for index in range(2):
+        script.b.deliver(script.pair.a.frame(Op.READ_REQUEST, PSN + index, pack_reth(BASE, RKEY, 8)))
+    script.b.service = service  # type: ignore[method-assign]
+    script.b.service()
+    assert [name for name, *_ in script.answers()] == ["READ RESPONSE ONLY"] * 2
+
+
+def test_a_long_answer_leaves_room_for_requests_of_the_other_direction(script: Script) -> None:
+    service, script.b.service = script.b.service, lambda: None  # type: ignore[method-assign]
+    script.b.deliver(script.pair.a.frame(Op.READ_REQUEST, PSN, pack_reth(BASE, RKEY, 40 * MTU)))
+    script.b.post(Opcode.WRITE, 2 * MTU)
+    assert script.b.engine.transmit(0, 8)
+    names = [name for name, *_ in script.answers()]
+    assert names.count("WRITE FIRST") == names.count("WRITE LAST") == 1
+    assert names[0] == "READ RESPONSE FIRST"
+    script.b.service = service  # type: ignore[method-assign]
+    script.b.service()
+    assert len(script.answers()) == 40 + 2 - len(names)
 
 
 def test_responses_leave_in_the_order_of_their_requests(script: Script) -> None:
