@@ -13,6 +13,7 @@ import sys
 from emu.setup.accelerator import choose_accelerator
 from emu.setup.bootstrap import obtain_tree
 from emu.setup.cache import CHECKOUT, Cache
+from emu.setup.checkpatch import obtain_checkpatch
 from emu.setup.error import BuildError, SetupError
 from emu.setup.library import obtain_extension
 from emu.setup.modules import build_modules
@@ -27,8 +28,8 @@ __all__ = ["main"]
 def prepare(*, kernels: bool, accelerator: bool) -> None:
     """Make everything the demo and the tests need.
 
-    :param kernels: also the trees with the oldest and the newest supported kernel's headers, and the modules
-        for them.
+    :param kernels: also the trees with the oldest and the newest supported kernel's headers, the modules for
+        them, and the kernel's style checker.
     :param accelerator: also find out whether KVM works.
     :raises SetupError: a part cannot be made.
     """
@@ -53,6 +54,8 @@ def prepare(*, kernels: bool, accelerator: bool) -> None:
             other = obtain_tree(suite, cache)
             with step(f"Guest kernel modules for {other.kernel('cloud').release}"):
                 build_modules(other, "cloud", cache=cache)
+        with step("The kernel's style checker", "about a minute"):
+            obtain_checkpatch(tree, cache)
     if accelerator:
         with step("Accelerator probe"):
             choose_accelerator(tree, cache)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from emu.setup.apt import private_apt, source_line, tree_sources
 from emu.setup.bootstrap import debian_keyring
 from emu.setup.cache import CHECKOUT, EXTENSION, Cache, content_key, file_digest, tree_digest
 from emu.setup.error import SetupError
@@ -145,31 +146,8 @@ def _links(include: Path) -> bool:
             return False
 
 
-def source_line(tree_sources: str, release: str, suite: str, keyring: Path) -> str:
-    """The ``deb-src`` line of ``suite`` on the mirror that a tree's own sources name.
-
-    :param tree_sources: text of the tree's ``sources.list`` (one-line style) or of its deb822 file.
-    :param release: the suite those sources speak of.
-    :raises SetupError: no mirror can be read out of them.
-    """
-    one_line = re.search(rf"^deb (?:\[[^\]]*\] )?(\S+) {re.escape(release)} ", tree_sources, re.MULTILINE)
-    deb822 = re.search(r"^URIs: *(\S+)", tree_sources, re.MULTILINE)
-    mirror = one_line or deb822
-    if mirror is None:
-        raise SetupError(
-            "The Debian tree's apt sources name no mirror.",
-            "Remove the tree from the cache and run scripts/setup.",
-        )
-    return f"deb-src [signed-by={keyring}] {mirror[1]} {suite} main\n"
-
-
 def _download(tree: Tree, cache: Cache, fresh: Path) -> Mapping[str, object]:
-    apt = tree.path / "etc/apt"
-    text = "\n".join(
-        path.read_text()
-        for path in [apt / "sources.list", *apt.glob("sources.list.d/*.sources")]
-        if path.is_file()
-    )
+    text = tree_sources(tree)
     keyring = debian_keyring()
     failure: SetupError | None = None
     for suite in _SUITES:
@@ -187,23 +165,9 @@ def _download(tree: Tree, cache: Cache, fresh: Path) -> Mapping[str, object]:
 
 def _unpack(folder: Path, line: str, fresh: Path, log: Path) -> str:
     """Fetch the package that ``line`` offers, leave the patched library in ``fresh``, return its version."""
-    (folder / "sources.list").write_text(line)
-    for name in ("lists/partial", "cache/archives/partial", "source"):
-        (folder / name).mkdir(parents=True)
-    options = {
-        "Dir::Etc::SourceList": folder / "sources.list",
-        "Dir::Etc::SourceParts": "/dev/null",
-        "Dir::State::Lists": folder / "lists",
-        "Dir::Cache": folder / "cache",
-        # apt's own unprivileged user could not enter this directory.
-        "APT::Sandbox::User": "",
-        "Acquire::Languages": "none",
-        # Without this an unreachable mirror is only a warning.
-        "APT::Update::Error-Mode": "any",
-    }
-    apt = ["apt-get", "-q", *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
     what = "the libvfio-user sources"
-    run([*apt, "update"], what=what, log=log)
+    apt = private_apt(folder, line, what, log)
+    (folder / "source").mkdir()
     run([*apt, "source", "--download-only", "qemu"], what=what, log=log, cwd=folder / "source")
     archive = next(iter((folder / "source").glob("qemu_*.orig.tar.*")), None)
     if archive is None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from emu.setup.cache import CHECKOUT
+from emu.setup.checkpatch import current_checkpatch
 from emu.setup.suite import KERNELS_6_1, KERNELS_7, MAIN, Suite
 from emu.setup.tree import Tree
 from emu.setup.workspace import Workspace
@@ -59,13 +59,13 @@ def test_complaints_are_found_where_there_are_some() -> None:
 
 
 def checkpatch() -> Path:
-    """The kernel's style checker, which Debian ships only inside its kernel source package."""
-    named = os.environ.get("VRNIC_CHECKPATCH")
-    if named is None:
-        pytest.skip("VRNIC_CHECKPATCH does not name a checkpatch.pl (package linux-source has one)")
+    """The kernel's style checker, which the plain set-up leaves out: it comes with the kernel's sources."""
+    script = current_checkpatch()
+    if script is None:
+        pytest.skip("the kernel's style checker is not set up: scripts/setup --kernels fetches it")
     if shutil.which("perl") is None:
         pytest.skip("checkpatch.pl needs perl")
-    return Path(named)
+    return script
 
 
 @pytest.mark.parametrize("source", sorted(DRIVER.glob("*.[ch]")), ids=lambda path: str(path.name))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from emu.setup.apt import source_line
 from emu.setup.error import SetupError
-from emu.setup.library import raise_region_limit, source_line
+from emu.setup.library import raise_region_limit
 
 KEYRING = Path("/keys.gpg")
 
