@@ -95,7 +95,8 @@ class Nic:
         self.qps: ObjectTable[QueuePair] = ObjectTable("queue pair", limits.qps, FIRST_QPN, LAST_NUMBER - 1)
         self._create_engine = create_engine
         self._parse = parse
-        self._mac = mac
+        self.addresses = frozenset((mac,))
+        """Unicast MACs the port answers to."""
         self.ethernet: Receiver | None = None
         """Takes frames that are not the transport's; without it they are dropped."""
         port = self.platform.port
@@ -365,7 +366,7 @@ class Nic:
         platform = self.platform
         if platform.events.mask & _FRAME_IN:
             platform.trace.emit(Kind.FRAME_IN, f"{len(frame)} bytes", length=len(frame), frame=frame)
-        if frame[:6] != self._mac and not (frame and frame[0] & 1):
+        if frame[:6] not in self.addresses and not (frame and frame[0] & 1):
             self._drop(Drop("for another station"))
             return
         packet = self._parse(frame)
