@@ -11,11 +11,20 @@ from pathlib import Path
 from emu.control.client import ControlClient
 from emu.control.server import ControlError
 
-__all__ = ["CONTROL_SOCKET", "find_socket", "lab_directory", "runtime_directory"]
+__all__ = [
+    "CONTROL_SOCKET",
+    "LAB_NAME",
+    "LAB_NAME_RULE",
+    "find_socket",
+    "lab_directory",
+    "runtime_directory",
+]
 
 CONTROL_SOCKET = "control.sock"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+LAB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+"""Names of labs: they are folders."""
+LAB_NAME_RULE = "32 letters, digits, '.', '_', '-' at most, a letter or digit first"
 
 
 def runtime_directory() -> Path:
@@ -76,11 +85,8 @@ def find_socket(explicit: Path | None = None, lab: str | None = None) -> Path:
 
 
 def _folder_of(name: str) -> Path:
-    if not _NAME.fullmatch(name):
-        raise ControlError(
-            f"{name!r} is no name for a lab",
-            "32 letters, digits, '.', '_', '-' at most, a letter or digit first",
-        )
+    if not LAB_NAME.fullmatch(name):
+        raise ControlError(f"{name!r} is no name for a lab", LAB_NAME_RULE)
     return runtime_directory() / name
 
 

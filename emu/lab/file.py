@@ -72,11 +72,12 @@ def load_lab(path: Path) -> Lab:
     :raises LabFileError: it cannot be read, is not TOML, or describes no valid lab.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_SIZE_MAX + 1)
     except OSError as error:
         raise LabFileError(f"{path}: {error.strerror}") from error
     if len(data) > _SIZE_MAX:
-        raise LabFileError(f"{path}: {len(data)} bytes are no lab file (limit {_SIZE_MAX})")
+        raise LabFileError(f"{path}: more than {_SIZE_MAX} bytes are no lab file")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from emu.lab.image import SHARE_MODULES, GuestImage, build_image, module_closure, program_closure
 from emu.setup.accelerator import choose_accelerator
 from emu.setup.cache import CHECKOUT, Cache, content_key
+from emu.setup.error import SetupError
 from emu.setup.modules import Modules, build_modules
 from emu.setup.programs import build_programs
 from emu.setup.tree import Kernel, Tree
@@ -20,6 +21,7 @@ __all__ = ["FLAVOUR", "Installation", "live_modules", "publish_modules"]
 FLAVOUR = "full"
 """Kernel flavour of every guest: from a small image it boots as fast as "cloud", and it can mount shares."""
 
+_ACCELERATORS = ("auto", "tcg", "kvm")
 _TOOLS = ("/usr/bin/lspci",)
 _TOOL_DATA = ("/usr/share/misc/pci.ids",)
 
@@ -67,8 +69,12 @@ class Installation:
 
         ``accelerator`` "auto" takes KVM where a guest really boots under it.
 
-        :raises SetupError: something is missing or does not compile.
+        :raises SetupError: something is missing or does not compile, or there is no such accelerator.
         """
+        if accelerator not in _ACCELERATORS:
+            raise SetupError(
+                f"There is no accelerator {accelerator!r}.", f"Known: {', '.join(_ACCELERATORS)}."
+            )
         chosen = cache or Cache.default()
         tree = Tree.require(cache=chosen)
         tree.check_qemu()

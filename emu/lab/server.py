@@ -164,9 +164,10 @@ class LabServer:
         return {"function": name, "up": up}
 
     def _flush(self, _: dict[str, object]) -> object:
-        if self.capture is not None:
-            self.capture.flush()
-        return None if self.capture is None else self.capture.snapshot()
+        if self.capture is None:
+            return None
+        self.capture.flush()
+        return {**self.capture.snapshot(), "reason": self.capture.stopped}
 
     def _trace(self, params: dict[str, object], stream: Stream) -> object:
         names = params.get("kinds") or []

@@ -15,6 +15,8 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 
+from emu.control.locate import LAB_NAME, LAB_NAME_RULE
+
 __all__ = [
     "DEFAULT_MEMORY",
     "DEFAULT_VRAM",
@@ -176,6 +178,8 @@ class Lab:
         _check_delay(self.delay_us, ("delay_us",))
         if not 0 <= self.seed < 1 << 32:
             raise LabError(f"seed {self.seed} is not in 0..2^32-1", ("seed",))
+        if not LAB_NAME.fullmatch(self.name):
+            raise LabError(f"{self.name!r} is no name for a lab: {LAB_NAME_RULE}", ("name",))
         if not self.nodes:
             raise LabError("a lab needs at least one node")
         names: set[str] = set()

@@ -153,6 +153,11 @@ def test_a_capture_with_packets_missing_bad_or_damaged_does_not_pass() -> None:
     assert not found.holds and found.evidence == "cut at byte 7"
 
 
+def test_a_capture_that_stopped_is_told_as_that_alone() -> None:
+    (found,) = capture_claims(capture({}, {}), counters(tx_packets=4), "no space left")
+    assert not found.holds and found.evidence == "no space left"
+
+
 @pytest.mark.parametrize(
     ("sent", "received", "resent", "holds"),
     [

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import emu.lab
+from emu.control.locate import LAB_NAME
 from emu.lab.file import LabFileError, format_lab, load_lab, parse_lab
 from emu.lab.topology import MIB, Gpu, Lab, Nic, Node
 
@@ -62,6 +63,7 @@ def test_there_are_examples() -> None:
     ("change", "line", "message"),
     [
         (('name = "pair"', 'nmae = "pair"'), 1, r"unknown key 'nmae' \(did you mean 'name'\?\)"),
+        (('name = "pair"', 'name = "../pair"'), 1, "'../pair' is no name for a lab"),
         (("loss = 0.25", 'loss = "much"'), 2, "'loss' must be a whole number or a number"),
         (("loss = 0.25", "loss = 1.25"), 2, "loss 1.25 is not a probability"),
         (("seed = 7", "seed = true"), 3, "'seed' must be a whole number"),
@@ -133,7 +135,7 @@ def test_any_text_is_a_lab_or_a_named_mistake(text: str) -> None:
         max_size=4,
         unique_by=lambda entry: entry[0],
     ),
-    st.text(max_size=20),
+    st.from_regex(LAB_NAME, fullmatch=True),
     st.integers(0, (1 << 32) - 1),
 )
 def test_a_written_lab_reads_back_the_same(

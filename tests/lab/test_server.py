@@ -50,6 +50,20 @@ def test_a_second_server_leaves_the_first_ones_capture_alone(tmp_path: Path) -> 
         first.close()
 
 
+@pytest.mark.parametrize(("capture", "reason"), [("/dev/full", "No space left on device"), ("x.pcapng", "")])
+def test_flush_tells_why_a_capture_stopped(tmp_path: Path, capture: str, reason: str) -> None:
+    server = LabServer(default_lab(), tmp_path, capture=tmp_path / capture)
+    thread = threading.Thread(target=server.loop.run)
+    thread.start()
+    with ControlClient(tmp_path / CONTROL_SOCKET) as client:
+        found = client.call("flush")
+        client.call("stop")
+    thread.join(10)
+    server.close()
+    assert reason in found["reason"]
+    assert bool(found["reason"]) == bool(found["stopped"]) == bool(reason)
+
+
 def test_a_capture_that_cannot_be_written_leaves_no_socket_behind(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         LabServer(default_lab(), tmp_path, capture=tmp_path)

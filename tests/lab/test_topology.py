@@ -105,6 +105,7 @@ def test_every_nic_of_every_seed_draws_from_its_own_stream() -> None:
             "already that of a.nic0",
         ),
         (lambda: Lab((Node("a", (Nic(),) * 17, ()),)), ("node", 0), "16 functions"),
+        (lambda: Lab((Node("a"),), name="a/b"), ("name",), "no name for a lab"),
         (lambda: default_lab(loss=-0.1), ("loss",), "probability"),
         (lambda: default_lab(loss=float("nan")), ("loss",), "probability"),
         (lambda: default_lab(seed=-1), ("seed",), "seed"),
