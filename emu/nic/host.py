@@ -27,6 +27,12 @@ _FRAME_DROP = Kind.FRAME_DROP.bit
 _RETRANSMIT = Kind.RETRANSMIT.bit
 _TIMER = Kind.TIMER.bit
 _ATOMIC_BYTES = 8
+_NO_RIGHT = Access.NONE
+_LOCAL_WRITE = Access.LOCAL_WRITE
+_REMOTE_WRITE = Access.REMOTE_WRITE
+_REMOTE_READ = Access.REMOTE_READ
+_REMOTE_ATOMIC = Access.REMOTE_ATOMIC
+_ATOMIC_BIT = int(Access.REMOTE_ATOMIC)
 
 
 class QpHost:
@@ -64,10 +70,10 @@ class QpHost:
         """
         if len(sges) == 1:
             sge = sges[0]
-            return self._read(sge.lkey, sge.address + offset, length, Access.NONE, remote=False)
+            return self._read(sge.lkey, sge.address + offset, length, _NO_RIGHT, remote=False)
         return b"".join(
             [
-                self._read(lkey, address, size, Access.NONE, remote=False)
+                self._read(lkey, address, size, _NO_RIGHT, remote=False)
                 for lkey, address, size in _slices(sges, offset, length)
             ]
         )
@@ -76,18 +82,18 @@ class QpHost:
         """Write to a scatter list. :raises ProtectionError: as :meth:`gather`, or no LOCAL_WRITE."""
         if len(sges) == 1:
             sge = sges[0]
-            self._write(sge.lkey, sge.address + offset, data, Access.LOCAL_WRITE, remote=False)
+            self._write(sge.lkey, sge.address + offset, data, _LOCAL_WRITE, remote=False)
             return
         view = memoryview(data)
         done = 0
         for lkey, address, size in _slices(sges, offset, len(data)):
-            self._write(lkey, address, view[done : done + size], Access.LOCAL_WRITE, remote=False)
+            self._write(lkey, address, view[done : done + size], _LOCAL_WRITE, remote=False)
             done += size
 
     def check_remote(self, rkey: int, address: int, length: int, access: Access) -> None:
         """Check a remote range. :raises ProtectionError: the rule that failed."""
         region = self._region(rkey, address, length, access, remote=True)
-        if access & Access.REMOTE_ATOMIC:
+        if int(access) & _ATOMIC_BIT:
             self._check_atomic(region, address)
 
     def write_remote(self, rkey: int, address: int, data: bytes | memoryview) -> None:
@@ -95,11 +101,19 @@ class QpHost:
 
         :raises ProtectionError: as :meth:`check_remote`; unreachable memory.
         """
-        self._write(rkey, address, data, Access.REMOTE_WRITE, remote=True)
+        self._write(rkey, address, data, _REMOTE_WRITE, remote=True)
 
     def read_remote(self, rkey: int, address: int, length: int) -> bytes:
         """Read under a remote key. :raises ProtectionError: as :meth:`check_remote`; unreachable memory."""
-        return self._read(rkey, address, length, Access.REMOTE_READ, remote=True)
+        return self._read(rkey, address, length, _REMOTE_READ, remote=True)
+
+    def invalidate(self, rkey: int) -> None:
+        """Take a key out of use. :raises ProtectionError: see :meth:`MemoryKeys.invalidate`."""
+        try:
+            self._keys.invalidate(rkey, self._pd)
+        except ProtectionError as error:
+            self._report(Rule.C22_KEY, error.rule)
+            raise
 
     def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
         """64-bit atomic on guest memory.
@@ -109,7 +123,7 @@ class QpHost:
 
         :raises ProtectionError: as :meth:`check_remote`; unreachable memory.
         """
-        region = self._region(rkey, address, _ATOMIC_BYTES, Access.REMOTE_ATOMIC, remote=True)
+        region = self._region(rkey, address, _ATOMIC_BYTES, _REMOTE_ATOMIC, remote=True)
         self._check_atomic(region, address)
         offset = address - region.address
         try:

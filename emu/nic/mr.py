@@ -29,10 +29,23 @@ class MemoryRegion:
 
     ``key`` serves as lkey and rkey: table index in bits 31:8, and in bits 7:0 a variant that changes at each
     reuse of the index, so a freed key is recognised. ``pins`` counts the rings and records that live in the
-    region.
+    region. ``invalidatable`` regions lose their key when a peer says so. ``rights`` is ``access`` as a plain integer: the operators of flags are slow.
     """
 
-    __slots__ = ("access", "address", "atomic_capable", "end", "key", "kind", "length", "pages", "pd", "pins")
+    __slots__ = (
+        "access",
+        "address",
+        "atomic_capable",
+        "end",
+        "invalidatable",
+        "key",
+        "kind",
+        "length",
+        "pages",
+        "pd",
+        "pins",
+        "rights",
+    )
 
     def __init__(
         self,
@@ -43,16 +56,19 @@ class MemoryRegion:
         pages: PageList,
         kind: MemoryKind,
         atomic_capable: bool,
+        invalidatable: bool = False,
     ) -> None:
         self.key = key
         self.pd = pd
         self.access = access
+        self.rights = int(access)
         self.address = address
         self.length = pages.length
         self.end = address + pages.length
         self.pages = pages
         self.kind = kind
         self.atomic_capable = atomic_capable
+        self.invalidatable = invalidatable
         self.pins = 0
 
     def translate(self, address: int, length: int) -> list[tuple[int, int]]:
@@ -83,6 +99,7 @@ class MemoryKeys:
         kind: MemoryKind,
         atomic_capable: bool,
         variant: int | None = None,
+        invalidatable: bool = False,
     ) -> MemoryRegion:
         """Make a region under a fresh key, with bits 7:0 of the driver's choice when it gives ``variant``.
 
@@ -98,7 +115,9 @@ class MemoryKeys:
         if variant is None:
             variant = (self._variants.get(index, 0) + 1) % _VARIANTS
         self._variants[index] = variant
-        region = MemoryRegion(index << 8 | variant, pd, access, address, pages, kind, atomic_capable)
+        region = MemoryRegion(
+            index << 8 | variant, pd, access, address, pages, kind, atomic_capable, invalidatable
+        )
         self._table.items[index] = region
         self._by_key[region.key] = region
         pd.regions[region.key] = region
@@ -106,16 +125,31 @@ class MemoryKeys:
         return region
 
     def remove(self, region: MemoryRegion) -> None:
-        """Invalidate the region's key."""
+        """End a region, and its key with it."""
         del self._table.items[region.key >> 8]
-        del self._by_key[region.key]
+        self._by_key.pop(region.key, None)
         del region.pd.regions[region.key]
         self._pieces -= region.pages.pieces
 
+    def invalidate(self, key: int, pd: ProtectionDomain) -> None:
+        """Take a key out of use because a peer of domain ``pd`` said so. The region waits to be deregistered.
+
+        :raises ProtectionError: unknown or of another domain, not made to be invalidated, or in use by a ring.
+        """
+        region = self._by_key.get(key)
+        if region is None or region.pd is not pd:
+            raise self._refusal(region, key, 0, 0, pd, Access.NONE, True)
+        if not region.invalidatable or region.pins:
+            raise ProtectionError(
+                f"rkey {key:#x} is not for peers to invalidate; register the memory with that flag",
+                cause=Cause.RKEY_ACCESS,
+            )
+        del self._by_key[key]
+
     def get(self, key: int, field: str) -> MemoryRegion:
         """The region of a command's parameter. :raises NicError: BAD_OBJECT with the reason."""
-        region = self._by_key.get(key)
-        if region is None:
+        region = self._by_key.get(key) or self._table.items.get(key >> 8)
+        if region is None or region.key != key:
             raise NicError(ErrorKind.BAD_OBJECT, self._missing("key", key), field)
         return region
 
@@ -138,10 +172,11 @@ class MemoryKeys:
         :raises ProtectionError: unknown or freed key, other domain, missing right, or outside the region.
         """
         region = self._by_key.get(key)
+        needed = int(access)
         if (
             region is not None
             and region.pd is pd
-            and region.access & access == access
+            and region.rights & needed == needed
             and region.address <= address
             and address + length <= region.end
         ):
@@ -188,6 +223,8 @@ class MemoryKeys:
         if self._variants.get(index) is None:
             return f"{name} {key:#x} was never given out; use the key of REG_MR in host byte order"
         current = self._table.items.get(index)
+        if current is not None and current.key == key:
+            return f"{name} {key:#x} was invalidated by a peer; register the memory anew"
         if current is None and key & 0xFF == self._variants[index]:
             return f"{name} {key:#x} was deregistered; post no work after freeing its memory"
         if current is None:

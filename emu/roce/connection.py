@@ -13,9 +13,11 @@ __all__ = ["Connection"]
 
 
 class Connection:
-    """One queue pair's attributes as last set, its state, and the templates that follow from them."""
+    """One queue pair's attributes as last set, its state, and what follows from them: ``rights`` is the
+    access rights as a plain integer, ``templates`` make the frames.
+    """
 
-    __slots__ = ("attributes", "dest_ip", "host", "mtu", "source_ip", "state", "templates")
+    __slots__ = ("attributes", "dest_ip", "host", "mtu", "rights", "source_ip", "state", "templates")
 
     def __init__(self, host: EngineHost) -> None:
         self.host = host
@@ -26,6 +28,7 @@ class Connection:
         """Take over ``attributes`` (a copy: the core goes on changing its own)."""
         self.attributes = replace(attributes)
         self.mtu = attributes.path_mtu
+        self.rights = int(attributes.access)
         path = frame_path(attributes, self.host.qpn)
         self.source_ip, self.dest_ip = path.source_ip, path.dest_ip
         self.templates = Templates(path, dest_qpn=attributes.dest_qpn, pkey=attributes.pkey)

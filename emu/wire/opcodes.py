@@ -9,12 +9,13 @@ its own class.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "BY_OPCODE",
     "CLASS_MASK",
     "CNP",
+    "OPERATION_MASK",
     "Header",
     "Kind",
     "OpcodeInfo",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 CLASS_MASK = 0xE0
+OPERATION_MASK = 0x1F
 
 
 class TransportClass(enum.IntEnum):
@@ -97,31 +99,18 @@ class Header(enum.Enum):
         return self.value[1]
 
 
-class PayloadRule(enum.Enum):
-    """How many payload bytes a packet may carry."""
+@dataclass(frozen=True, slots=True)
+class PayloadRule:
+    """How many payload bytes a packet may carry: ``least`` to ``most``, None standing for the path MTU."""
 
-    NONE = "none"
-    FULL = "exactly the path MTU"
-    SOME = "1 to path MTU"
-    ANY = "0 to path MTU"
-    EIGHT = "exactly 8"
-    SIXTEEN = "exactly 16"
+    text: str
+    least: int | None
+    most: int | None
 
     def allows(self, length: int, mtu: int) -> bool:
         """True when ``length`` payload bytes are legal on a path of ``mtu`` bytes."""
-        match self:
-            case PayloadRule.NONE:
-                return length == 0
-            case PayloadRule.FULL:
-                return length == mtu
-            case PayloadRule.SOME:
-                return 0 < length <= mtu
-            case PayloadRule.ANY:
-                return length <= mtu
-            case PayloadRule.EIGHT:
-                return length == 8
-            case PayloadRule.SIXTEEN:
-                return length == 16
+        least, most = self.least, self.most
+        return (mtu if least is None else least) <= length <= (mtu if most is None else most)
 
 
 class Kind(enum.IntFlag):
@@ -137,18 +126,33 @@ class Kind(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class OpcodeInfo:
-    """One opcode: ``name`` as people read it, headers in wire order, payload rule and kind."""
+    """One opcode: ``name`` as people read it, headers in wire order, payload rule and kind.
+
+    The rest follows from these and is kept because every packet asks: ``extension_size`` is the bytes of all
+    extension headers, the others are the bits of ``kind``.
+    """
 
     opcode: int
     name: str
     headers: tuple[Header, ...]
     payload: PayloadRule
     kind: Kind
+    extension_size: int = field(init=False)
+    response: bool = field(init=False)
+    start: bool = field(init=False)
+    end: bool = field(init=False)
+    takes_receive: bool = field(init=False)
 
-    @property
-    def extension_size(self) -> int:
-        """Bytes of all extension headers."""
-        return sum(header.size for header in self.headers)
+    def __post_init__(self) -> None:
+        derived = {
+            "extension_size": sum(header.size for header in self.headers),
+            "response": Kind.RESPONSE in self.kind,
+            "start": Kind.START in self.kind,
+            "end": Kind.END in self.kind,
+            "takes_receive": Kind.RECEIVE in self.kind,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     @property
     def transport_class(self) -> int:
@@ -160,7 +164,12 @@ _REQ, _RESP = Kind.REQUEST, Kind.RESPONSE
 _START, _END, _RECV = Kind.START, Kind.END, Kind.RECEIVE
 _WHOLE = _REQ | _START | _END
 _RETH, _IMM, _AETH, _IETH = Header.RETH, Header.IMM_DT, Header.AETH, Header.IETH
-_FULL, _SOME, _ANY, _NONE = PayloadRule.FULL, PayloadRule.SOME, PayloadRule.ANY, PayloadRule.NONE
+_NONE = PayloadRule("none", 0, 0)
+_FULL = PayloadRule("exactly the path MTU", None, None)
+_SOME = PayloadRule("1 to path MTU", 1, None)
+_ANY = PayloadRule("0 to path MTU", 0, None)
+_EIGHT = PayloadRule("exactly 8", 8, 8)
+_SIXTEEN = PayloadRule("exactly 16", 16, 16)
 
 _OPERATIONS: tuple[tuple[RcOpcode, str, tuple[Header, ...], PayloadRule, Kind], ...] = (
     (RcOpcode.SEND_FIRST, "SEND FIRST", (), _FULL, _REQ | _START | _RECV),
@@ -187,7 +196,7 @@ _OPERATIONS: tuple[tuple[RcOpcode, str, tuple[Header, ...], PayloadRule, Kind], 
     (RcOpcode.SEND_LAST_INVALIDATE, "SEND LAST INVALIDATE", (_IETH,), _SOME, _REQ | _END),
     (RcOpcode.SEND_ONLY_INVALIDATE, "SEND ONLY INVALIDATE", (_IETH,), _ANY, _WHOLE | _RECV),
     (RcOpcode.FLUSH, "FLUSH", (Header.FETH, _RETH), _NONE, _WHOLE),
-    (RcOpcode.ATOMIC_WRITE, "ATOMIC WRITE", (_RETH,), PayloadRule.EIGHT, _WHOLE),
+    (RcOpcode.ATOMIC_WRITE, "ATOMIC WRITE", (_RETH,), _EIGHT, _WHOLE),
 )
 
 
@@ -204,7 +213,7 @@ def _table() -> dict[int, OpcodeInfo]:
         (UdOpcode.SEND_ONLY_IMM, "UD SEND ONLY IMM", (*datagram, _IMM)),
     ):
         table[int(ud)] = OpcodeInfo(int(ud), name, headers, _ANY, _WHOLE | _RECV)
-    table[CNP] = OpcodeInfo(CNP, "CNP", (), PayloadRule.SIXTEEN, Kind(0))
+    table[CNP] = OpcodeInfo(CNP, "CNP", (), _SIXTEEN, Kind(0))
     return table
 
 
