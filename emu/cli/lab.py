@@ -72,6 +72,7 @@ def run(
         print_table(f"lab {lab.name}", ("guest", "boot", "QEMU pid", "console"), rows)
         console.print(f"vrnic counters --lab {lab.name} looks inside; Ctrl-C ends it.", highlight=False)
         while any(guest.pid for guest in running.guests):
+            running.server.check()
             time.sleep(0.5)
         console.print("Every guest has powered off.")
 

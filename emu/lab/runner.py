@@ -114,12 +114,16 @@ class ServerProcess:
                 return
             except ControlError:
                 pass
-            status = self._process.poll()
-            if status is not None:
-                raise LabFailure(f"the server ended with status {status}", tail(self.log))
+            self.check()
             if time.monotonic() > deadline:
                 raise LabFailure(f"the server did not answer within {timeout:.0f} s", tail(self.log))
             time.sleep(0.02)
+
+    def check(self) -> None:
+        """Make sure that it runs. :raises LabFailure: it ended by itself; the hint is the end of its log."""
+        status = None if self._process is None else self._process.poll()
+        if status is not None:
+            raise LabFailure(f"the server ended with status {status}", tail(self.log))
 
     def control(self, timeout: float = 10.0) -> ControlClient:
         """A connection to the control socket.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -43,6 +44,21 @@ def test_a_server_that_fails_is_reported_with_its_log(tmp_path: Path) -> None:
         server.start()
     assert "the disk is on fire" in caught.value.hint
     assert load_lab(tmp_path / "lab.toml").loss == 0.25
+
+
+def test_a_server_that_ends_later_is_noticed(tmp_path: Path) -> None:
+    server = Impostor(default_lab(), tmp_path, None)
+    server.script = "exec sleep 600"
+    server.check()  # not started: nothing to say
+    with pytest.raises(LabFailure, match="did not answer"):
+        server.start(timeout=0.1)
+    server.check()
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(LabFailure, match="the server ended with status -9"):
+        server.check()
+    server.stop()
 
 
 def test_a_server_that_stays_silent_is_given_up(tmp_path: Path) -> None:
