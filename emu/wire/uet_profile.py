@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wire choices of UET on which public sources disagree or say nothing, in one place with one default each.
+
+Layers, codec and engine take them from a :class:`Profile`; to change a mind is to change a line here. Both
+ends of a link must use equal profiles. Disputed *layouts* are lines of the header tables in
+:mod:`emu.wire.uet_pds`, :mod:`emu.wire.uet_ses` and :mod:`emu.wire.uet_tss`, named at the top of each.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from emu.wire.uet_names import ReturnCode
+
+__all__ = ["DEFAULT", "Crc", "Profile", "Trailer"]
+
+
+class Trailer(enum.IntEnum):
+    """What protects a packet that TSS does not: nothing, or a CRC-32C behind the payload (UET_Data_Protect).
+    No bit in the packet tells.
+    """
+
+    NONE = 0
+    CRC = 1
+
+
+class Crc(enum.Enum):
+    """Byte order of the CRC trailer on the wire."""
+
+    LITTLE = "little"
+    BIG = "big"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The choices.
+
+    ``native_protocol``
+        IP protocol of UET without UDP. None is assigned; 253 is for experiments and what the reference
+        provider uses.
+    ``trailer``, ``crc_order``, ``crc_covers_addresses``
+        The CRC is off by default. When on, it goes out least significant byte first and covers everything
+        from the IP source address on; else only what follows the IP header.
+    ``udp_checksum_ipv6``
+        Compute the UDP checksum over IPv6, which forbids 0; IPv4 always sends 0.
+    ``dscp_data``, ``dscp_trimmed``, ``dscp_trimmed_last_hop``, ``dscp_control``
+        DSCP values of the traffic classes; the specification names the classes only. ACKs, NACKs and control
+        packets are control.
+    ``default_return_code``
+        Return code of a response that the delivery layer makes by itself: NULL or, in one source, OK.
+    ``mpr``, ``mpr_zero_means``
+        MP_RANGE to announce, in units of 128 PSNs, and what an announced 0 is taken for.
+    ``trim_size``
+        IP payload bytes that a switch keeps of a trimmed packet: a UDP header and 16 bytes of UET.
+    """
+
+    native_protocol: int = 253
+    trailer: Trailer = Trailer.NONE
+    crc_order: Crc = Crc.LITTLE
+    crc_covers_addresses: bool = True
+    udp_checksum_ipv6: bool = False
+    dscp_data: int = 0
+    dscp_trimmed: int = 16
+    dscp_trimmed_last_hop: int = 18
+    dscp_control: int = 46
+    default_return_code: ReturnCode = ReturnCode.NULL
+    mpr: int = 8
+    mpr_zero_means: int = 1
+    trim_size: int = 24
+
+
+DEFAULT = Profile()
+"""The choices in force where nobody says otherwise."""
