@@ -105,6 +105,11 @@ class Lane:
             if not self._armed:
                 self._arm()
 
+    @property
+    def queued(self) -> int:
+        """Frames on the way."""
+        return len(self._queue)
+
     def set_up(self, up: bool) -> None:
         """Set the link state; going down drops what is still on the way."""
         self.up = up
@@ -116,7 +121,7 @@ class Lane:
 
     def snapshot(self) -> dict[str, int]:
         """The counters, and ``queued`` frames at this moment, by name."""
-        return {**asdict(self.counters), "queued": len(self._queue)}
+        return {**asdict(self.counters), "queued": self.queued}
 
     def _arm(self) -> None:
         self._armed = True

@@ -38,6 +38,11 @@ class LinkEnd:
         self._watchers.append(watcher)
 
     @property
+    def backlog(self) -> int:
+        """Frames sent that have not arrived."""
+        return self._outbound.queued
+
+    @property
     def up(self) -> bool:
         """Link state."""
         return self._outbound.up

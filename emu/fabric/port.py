@@ -28,5 +28,9 @@ class Port(Protocol):
         """Call ``watcher`` whenever the link goes up or down."""
 
     @property
+    def backlog(self) -> int:
+        """Frames that wait for the link; a sender that holds back while there are many loses none."""
+
+    @property
     def up(self) -> bool:
         """Link state."""

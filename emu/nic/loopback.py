@@ -40,6 +40,11 @@ class LoopbackPort:
         self._port.watch(watcher)
 
     @property
+    def backlog(self) -> int:
+        """As the port behind."""
+        return self._port.backlog
+
+    @property
     def up(self) -> bool:
         """State of the link behind."""
         return self._port.up

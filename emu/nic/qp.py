@@ -259,11 +259,14 @@ class QueuePair:
             self.raise_event(AsyncEvent.QP_FATAL, reason)
 
     def fail_soon(self, reason: str) -> None:
-        """:meth:`fail` after the current call: the engine may be in the middle of one."""
+        """:meth:`fail` after the current call: the engine may be in the middle of one.
+
+        A RESET in between is a fresh start and calls it off.
+        """
         if self._failing or self.fatal:
             return
         self._failing = True
-        self._platform.scheduler.call_soon(lambda: self.fail(reason))
+        self._platform.scheduler.call_soon(lambda: self.fail(reason) if self._failing else None)
 
     def enter_error(self, reason: str) -> None:
         """Enter ERR; the engine flushes what it has, :class:`Submission` what is still in the ring."""
@@ -339,6 +342,7 @@ class QueuePair:
         self.fault = None
         self.first_error = None
         self.fatal = False
+        self._failing = False
         self._drain_wanted = False
         if self.receive is not None:
             self.receive.restart(self.start_index)

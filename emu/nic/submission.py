@@ -28,10 +28,14 @@ BURST = 64
 """Slots read at once."""
 LOOKAHEAD = 512
 """Slots in an engine at most: the rest stays in the ring, so a deep ring costs memory in the guest only."""
-BUDGET = 64
+BUDGET = 32
 """Frames a queue pair may send before the next one's turn."""
-TURN = 32
-"""Queue pairs served before the loop looks at its other work."""
+TURN = 8
+"""Queue pairs served before the loop looks at its other work: a register read in the guest waits for them."""
+BACKLOG = 4096
+"""Frames at the port from which on nobody is served: a NIC sends at the speed of its link."""
+HOLD = 200 * US
+"""How long to wait for the port then."""
 RECOVERY_DELAY = 100 * US
 """How long after a doorbell the record is read once more with the RECOVERY policy."""
 
@@ -164,6 +168,11 @@ class Submission:
     def _run(self) -> None:
         self._scheduled = False
         ready = self._ready
+        platform = self._platform
+        if ready and platform.port.backlog >= BACKLOG:
+            self._scheduled = True
+            platform.scheduler.call_at(platform.scheduler.now() + HOLD, self._run)
+            return
         for _ in range(min(len(ready), TURN)):
             if not ready:
                 break
@@ -173,7 +182,7 @@ class Submission:
                 self.kick(qp)
         if ready and not self._scheduled:
             self._scheduled = True
-            self._platform.scheduler.call_soon(self._run)
+            platform.scheduler.call_soon(self._run)
 
     def _serve(self, qp: QueuePair) -> bool:
         """One turn; True when the queue pair could go on at once."""

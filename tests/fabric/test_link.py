@@ -150,6 +150,15 @@ def test_a_lost_frame_is_counted_and_reported_with_its_bytes() -> None:
     assert drop.text == "64 bytes to far end: lost, as the link's loss of 1 asks"
 
 
+def test_backlog_is_what_was_sent_and_has_not_arrived() -> None:
+    bench = Bench(Impairments(delay_ns=2 * US))
+    for _ in range(3):
+        bench.link.near.send(bytes(64))
+    assert (bench.link.near.backlog, bench.link.far.backlog) == (3, 0)
+    bench.scheduler.run()
+    assert bench.link.near.backlog == 0
+
+
 @pytest.mark.parametrize(
     ("size", "counter"), [(0, "runt"), (MIN_FRAME - 1, "runt"), (MAX_FRAME + 1, "giant")]
 )

@@ -85,6 +85,7 @@ class RecordingPort:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self.link = True
+        self.backlog = 0
         self._receiver: Receiver | None = None
         self._watchers: list[LinkWatcher] = []
 

@@ -13,7 +13,7 @@ from emu.nic.limits import NicLimits
 from emu.nic.pages import PageList
 from emu.nic.qp import QpConfig
 from emu.nic.ring import RingMemory
-from emu.nic.work import Access, QpState, Transport
+from emu.nic.work import Access, ModifyMask, QpAttributes, QpState, Transport
 from tests.nic.rig import MAC, RAM, Rig
 
 OTHER = bytes.fromhex("0200000000ff")
@@ -28,6 +28,20 @@ def rig() -> Rig:
 def frame(body: bytes, dest: bytes = MAC) -> bytes:
     """A frame of the tests."""
     return dest + OTHER + b"\x88\xb5" + body
+
+
+def test_a_reset_calls_off_a_failure_that_was_about_to_come(rig: Rig) -> None:
+    cq, _ = rig.create_cq()
+    qp, _, _, _ = rig.create_qp(cq)
+    qp.fail_soon("an old story")
+    qp.modify(ModifyMask.STATE, QpAttributes(state=QpState.RESET))
+    rig.to_rts(qp)
+    rig.settle()
+    states = [qp.state]
+    qp.fail_soon("a new one")
+    rig.settle()
+    states.append(qp.state)
+    assert states == [QpState.RTS, QpState.ERR]
 
 
 class TestRouting:

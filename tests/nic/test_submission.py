@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from emu.nic.record import DbrPolicy
-from emu.nic.submission import BUDGET, BURST, LOOKAHEAD
+from emu.nic.submission import BACKLOG, BUDGET, BURST, HOLD, LOOKAHEAD
 from emu.nic.work import Cause, QpState, Status
 from tests.nic.rig import CQE, SLOT, Rig
 
@@ -128,6 +128,19 @@ def test_many_queue_pairs_leave_the_loop_time_between_turns(rig: Rig) -> None:
     rig.settle()
     assert 0 < between[0] < 100
     assert rig.nic.counters.wqes == 100
+
+
+def test_a_full_port_holds_work_back(rig: Rig) -> None:
+    cq, _ = rig.create_cq()
+    qp, engine, ring, record = rig.create_qp(cq)
+    rig.port.backlog = BACKLOG
+    publish(rig, record, fill(rig, ring, 8, 0, [1]))
+    rig.nic.submission.ring(qp, 0)
+    rig.clock.run(until=3 * HOLD)
+    assert engine.posted == []
+    rig.port.backlog = BACKLOG - 1
+    rig.clock.run(until=4 * HOLD)
+    assert len(engine.posted) == 1
 
 
 def test_the_work_of_a_doorbell_does_not_grow_with_the_number_of_queue_pairs(rig: Rig) -> None:
