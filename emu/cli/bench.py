@@ -26,7 +26,7 @@ def mmio(as_json: JsonFlag = False) -> None:
     """
     from emu.bench.mmio import READ_TARGET, SUSTAINED_TARGET, run_mmio_bench
 
-    report = run_mmio_bench(progress=lambda line: errors.print(f"[dim]{line}[/dim]", highlight=False))
+    report = run_mmio_bench(progress=lambda line: errors.print(line, style="dim", highlight=False))
     if as_json:
         print_json(report.to_json())
         return

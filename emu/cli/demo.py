@@ -41,7 +41,7 @@ def demo(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def progress(line: str) -> None:
-        errors.print(f"[dim]{line} ...[/dim]", highlight=False)
+        errors.print(f"{line} ...", style="dim", highlight=False)
 
     options = DemoOptions(
         out=folder, transport=transport, loss=loss, seed=seed, accelerator=accelerator, progress=progress

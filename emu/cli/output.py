@@ -14,6 +14,7 @@ from typing import Annotated, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from emu.control.client import ControlClient
 from emu.control.locate import find_socket
@@ -37,8 +38,9 @@ __all__ = [
     "print_table",
 ]
 
-console = Console()
-errors = Console(stderr=True)
+# Paths, compiler output and register names hold square brackets: none of them is markup.
+console = Console(markup=False)
+errors = Console(stderr=True, markup=False)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 LabOption = Annotated[str | None, typer.Option("--lab", help="Name of the running lab, when several run.")]
@@ -70,7 +72,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 def fail(message: str, hint: str = "", code: int = 1) -> typer.Exit:
     """Print one sentence and what to do on standard error; raise the result to leave."""
-    errors.print(f"[red]error:[/red] {message}", highlight=False, soft_wrap=True)
+    errors.print(Text.assemble(("error:", "red"), f" {message}"), soft_wrap=True)
     if hint:
         errors.print(f"  {hint}", highlight=False, soft_wrap=True)
     return typer.Exit(code)

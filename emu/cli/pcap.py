@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from emu.capture.reader import PcapngError
 from emu.capture.summary import Summary, summarize
@@ -99,4 +100,4 @@ def _show(found: Summary) -> None:
     if events:
         print_table("device events", ("function", "event", "count"), events)
     if found.damage:
-        console.print(f"[yellow]reading ended early:[/yellow] {found.damage}", highlight=False)
+        console.print(Text.assemble(("reading ended early:", "yellow"), f" {found.damage}"))

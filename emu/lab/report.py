@@ -7,8 +7,8 @@ import shlex
 from dataclasses import asdict, dataclass, field
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 __all__ = ["Check", "DemoReport", "Measurement"]
 
@@ -95,9 +95,9 @@ class DemoReport:
             highlight=False,
         )
         for check in self.checks:
-            mark = "[green]ok[/green]  " if check.holds else "[red]FAIL[/red]"
+            mark = ("ok  ", "green") if check.holds else ("FAIL", "red")
             evidence = f" ({check.evidence})" if check.evidence else ""
-            console.print(mark + escape(f" {check.claim}{evidence}"), highlight=False, soft_wrap=True)
+            console.print(Text.assemble(mark, f" {check.claim}{evidence}"), soft_wrap=True)
         boots = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.boot_seconds.items())
         run = f"\nboot ({self.accelerator}): {boots}; whole run {self.seconds:.1f} s"
         console.print(run, highlight=False)
