@@ -90,9 +90,9 @@ class EventBus:
 
     def emit(self, event: Event) -> None:
         """Hand ``event`` to every listener that wants its kind."""
-        bit = event.kind.bit
+        kind = event.kind
         for mask, listener in self._listeners:
-            if mask & bit:
+            if mask >> kind & 1:
                 listener(event)
 
     def _recompute(self) -> None:

@@ -32,8 +32,10 @@ BUDGET = 32
 """Frames a queue pair may send before the next one's turn."""
 TURN = 8
 """Queue pairs served before the loop looks at its other work: a register read in the guest waits for them."""
-BACKLOG = 4096
-"""Frames at the port from which on nobody is served: a NIC sends at the speed of its link."""
+BACKLOG = 1024
+"""Frames at the port from which on nobody is served: a NIC sends at the speed of its link. They take some 20
+milliseconds, which acknowledgement timers have to allow for.
+"""
 HOLD = 200 * US
 """How long to wait for the port then."""
 RECOVERY_DELAY = 100 * US

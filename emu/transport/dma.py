@@ -153,8 +153,16 @@ class DmaMap:
         :raises BusError: some byte is unreachable; the error names the first hole and nothing was written.
         """
         source = memoryview(data).cast("B") if isinstance(data, memoryview) else memoryview(data)
+        length = len(source)
+        entry = self._last
+        memory = entry.memory
+        inside = entry.start <= address and address + length <= entry.end
+        if inside and memory is not None and not memory.readonly:
+            offset = address - entry.start
+            memory[offset : offset + length] = source
+            return
         done = 0
-        for piece in self._pieces(address, len(source), writable=True):
+        for piece in self._pieces(address, length, writable=True):
             piece[:] = source[done : done + len(piece)]
             done += len(piece)
 
