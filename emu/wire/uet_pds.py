@@ -21,10 +21,13 @@ from emu.wire.uet_names import AckRequest, CcType, CtlType, NackCode, NextHeader
 
 __all__ = [
     "ACK",
+    "ACK_REQUEST_NAMES",
     "BY_TYPE",
     "CONTROL",
+    "CTL_NAMES",
     "ENTROPY",
     "NACK",
+    "NACK_NAMES",
     "PROLOGUE",
     "REQUEST",
     "RUDI",
@@ -33,7 +36,9 @@ __all__ = [
 ]
 
 TYPE_NAMES = names_of(PdsType)
-_NACK_NAMES = names_of(NackCode)
+NACK_NAMES = names_of(NackCode)
+CTL_NAMES = names_of(CtlType)
+ACK_REQUEST_NAMES = names_of(AckRequest)
 _FLAGS = Group("uet.pds.flags", "Flags", 7)
 _PDC_MODE = Group("uet.pds.pdc_mode", "PDC Mode", 4)
 _CC_STATE = Group("uet.pds.ack.cc_state", "CC State", 64)
@@ -187,7 +192,7 @@ ACK = HeaderFormat(
         _M,
         _RETX,
         _flag("p", "Probe Packet (P)"),
-        Field("req", 2, "uet.pds.flags.req", "Request (REQ)", names_of(AckRequest), group=_FLAGS),
+        Field("req", 2, "uet.pds.flags.req", "Request (REQ)", ACK_REQUEST_NAMES, group=_FLAGS),
         _spare("flags_rsvd", 1, "ack"),
         Field(
             "ack_psn_offset",
@@ -304,13 +309,13 @@ NACK = HeaderFormat(
         _RETX,
         _flag("nt", "NACK Type (NT)"),
         _spare("flags_rsvd2", 3, "nack"),
-        Field("nack_code", 8, "uet.pds.nack.code", "NACK Code", _NACK_NAMES),
+        Field("nack_code", 8, "uet.pds.nack.code", "NACK Code", NACK_NAMES),
         Field("vendor_code", 8, "uet.pds.nack.vendor_code", "Vendor Code"),
         Field("nack_psn", 32, "uet.pds.nack.psn", "NACK PSN", conditions=(unless("nt", 1),)),
         Field("nack_pkt_id", 32, "uet.pds.nack.pkt_id", "NACK RUDI ID", conditions=(when("nt", 1),)),
         Field("spdcid", 16, "uet.pds.spdcid", "Source PDC ID"),
         Field("dpdcid", 16, "uet.pds.dpdcid", "Destination PDC ID"),
-        Field("payload", 32, "uet.pds.nack.max_recv_psn_plus_1", "Payload"),
+        Field("nack_payload", 32, "uet.pds.nack.max_recv_psn_plus_1", "Payload"),
         Field("nccx_type", 4, "uet.pds.nack.nccx_type", "NCCX Type", conditions=_EXTENDED),
         Field(
             "nccx_state1",
@@ -332,7 +337,7 @@ NACK = HeaderFormat(
 )
 """NACK, 16 bytes; NACK_CCX, 32.
 
-``payload`` is the expected PSN with ROD_OOO, the new start PSN with NEW_START_PSN, the number of packets
+``nack_payload`` is the expected PSN with ROD_OOO, the new start PSN with NEW_START_PSN, the number of packets
 outstanding with CLOSING_IN_ERR, else 0. ``spdcid`` is 0 when the sender has no PDC.
 """
 
@@ -345,7 +350,7 @@ CONTROL = HeaderFormat(
     "uet.pds",
     (
         _TYPE,
-        Field("ctl_type", 4, "uet.pds.ctl_type", "Ctl Type", names_of(CtlType)),
+        Field("ctl_type", 4, "uet.pds.ctl_type", "Ctl Type", CTL_NAMES),
         _spare("flags_rsvd1", 1, "ctl"),
         _flag("isrod", "PDC is ROD (ISROD)"),
         _RETX,
@@ -372,7 +377,7 @@ CONTROL = HeaderFormat(
         _SPDCID,
         *_DESTINATION,
         Field(
-            "payload",
+            "ctl_payload",
             32,
             "uet.pds.ctrl_payload",
             "Payload",
@@ -414,8 +419,8 @@ CONTROL = HeaderFormat(
 )
 """Control packet, 16 bytes; NEGOTIATION, 20.
 
-``payload``: CLEAR_CMD the clear PSN, CLEAR_REQ the PSN to be cleared, PROBE the SACK base wanted, CREDIT the
-credit and CREDIT_REQ the credit target in the low 24 bits, ACK_REQUEST a message id in the low 16 or 0.
+``ctl_payload``: CLEAR_CMD the clear PSN, CLEAR_REQ the PSN to be cleared, PROBE the SACK base wanted, CREDIT
+the credit and CREDIT_REQ the credit target in the low 24 bits, ACK_REQUEST a message id in the low 16 or 0.
 """
 
 ENTROPY = HeaderFormat(

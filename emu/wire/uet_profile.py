@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Literal
 
 from emu.wire.uet_names import ReturnCode
 
-__all__ = ["DEFAULT", "Crc", "Profile", "Trailer"]
+__all__ = ["DEFAULT", "Profile", "Trailer"]
 
 
 class Trailer(enum.IntEnum):
@@ -23,13 +24,6 @@ class Trailer(enum.IntEnum):
 
     NONE = 0
     CRC = 1
-
-
-class Crc(enum.Enum):
-    """Byte order of the CRC trailer on the wire."""
-
-    LITTLE = "little"
-    BIG = "big"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +36,7 @@ class Profile:
     ``trailer``, ``crc_order``, ``crc_covers_addresses``
         The CRC is off by default. When on, it goes out least significant byte first and covers everything
         from the IP source address on; else only what follows the IP header.
+        The UDP checksum counts as 0 in it.
     ``udp_checksum_ipv6``
         Compute the UDP checksum over IPv6, which forbids 0; IPv4 always sends 0.
     ``dscp_data``, ``dscp_trimmed``, ``dscp_trimmed_last_hop``, ``dscp_control``
@@ -57,9 +52,9 @@ class Profile:
 
     native_protocol: int = 253
     trailer: Trailer = Trailer.NONE
-    crc_order: Crc = Crc.LITTLE
+    crc_order: Literal["little", "big"] = "little"
     crc_covers_addresses: bool = True
-    udp_checksum_ipv6: bool = False
+    udp_checksum_ipv6: bool = True
     dscp_data: int = 0
     dscp_trimmed: int = 16
     dscp_trimmed_last_hop: int = 18

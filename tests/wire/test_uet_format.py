@@ -127,13 +127,13 @@ EXAMPLES = {
             "nack_code": ("2.7", 1),
             "vendor_code": ("3.7", 0),
             "nack_psn": ("4.7", 0x10002),
-            "payload": ("12.7", 0),
+            "nack_payload": ("12.7", 0),
         },
     ),
     "E5": (
         uet_pds.NACK,
         0,
-        {"nack_code": ("2.7", 13), "nack_psn": ("4.7", 0x20007), "payload": ("12.7", 0x20006)},
+        {"nack_code": ("2.7", 13), "nack_psn": ("4.7", 0x20007), "nack_payload": ("12.7", 0x20006)},
     ),
     "E6": (
         uet_pds.REQUEST,
