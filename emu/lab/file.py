@@ -15,6 +15,7 @@
     cpus = 1
 
     [[node.nic]]              # mac, address (IPv4), loss, delay_us
+    device = "vrnic"          # or "mlx5"
     [[node.gpu]]
     vram = "64M"
 """
@@ -48,7 +49,13 @@ _TOP: _Keys = {
     "node": (list,),
 }
 _NODE: _Keys = {"name": (str,), "memory": (str, int), "cpus": (int,), "nic": (list,), "gpu": (list,)}
-_NIC: _Keys = {"mac": (str,), "address": (str,), "loss": _NUMBER, "delay_us": _NUMBER}
+_NIC: _Keys = {
+    "device": (str,),
+    "mac": (str,),
+    "address": (str,),
+    "loss": _NUMBER,
+    "delay_us": _NUMBER,
+}
 _GPU: _Keys = {"vram": (str, int)}
 _TYPE_NAMES = {
     str: "text",
@@ -127,6 +134,7 @@ def format_lab(lab: Lab) -> str:
             lines += [
                 "",
                 "[[node.nic]]",
+                f"device = {_quote(nic.device)}",
                 f"mac = {_quote(nic.mac.hex(':'))}",
                 f"address = {_quote(str(ipaddress.IPv4Address(nic.gids[1][12:])))}",
                 f"loss = {nic.loss}",
@@ -190,6 +198,7 @@ def _node(table: Mapping[str, object], where: _Path) -> Node:
                 address=_get(nic, "address", None),
                 loss=_get(nic, "loss", None),
                 delay_us=_get(nic, "delay_us", None),
+                device=_get(nic, "device", "vrnic"),
             )
         )
     gpus: list[Gpu] = []

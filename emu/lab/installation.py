@@ -25,6 +25,30 @@ _ACCELERATORS = ("auto", "tcg", "kvm")
 _TOOLS = ("/usr/bin/lspci",)
 _TOOL_DATA = ("/usr/share/misc/pci.ids",)
 
+_STOCK_MODULES = ("mlx5_core", "mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm")
+_STOCK_TOOLS = (
+    "ibv_devinfo",
+    "ibv_rc_pingpong",
+    "ibv_srq_pingpong",
+    "ibv_uc_pingpong",
+    "ibv_ud_pingpong",
+    "ibv_xsrq_pingpong",
+    "ib_atomic_bw",
+    "ib_atomic_lat",
+    "ib_read_bw",
+    "ib_read_lat",
+    "ib_send_bw",
+    "ib_send_lat",
+    "ib_write_bw",
+    "ib_write_lat",
+    "rdma",
+    "lspci",
+)
+_STOCK_LIBRARIES = ("/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so",)
+_STOCK_DATA = ("/etc/libibverbs.d/mlx5.driver", "/usr/share/misc/pci.ids")
+"""What a guest needs to use an mlx5-compatible NIC: drivers, tools, the library that libibverbs loads, its
+configuration. All of it is the distribution's own."""
+
 
 def live_modules(cache: Cache | None = None) -> Path:
     """The folder interactive guests see as ``/build``: the modules this checkout built last."""
@@ -90,8 +114,10 @@ class Installation:
             images=chosen.root / "images",
         )
 
-    def image(self, interactive: bool = False) -> Path:
+    def image(self, interactive: bool = False, *, stock: bool = False) -> Path:
         """The guest's image; an interactive one also holds tools and can mount shared folders.
+
+        ``stock`` adds the distribution's RDMA drivers and tools.
 
         :raises LabFailure: it cannot be built.
         """
@@ -100,11 +126,19 @@ class Installation:
         if interactive:
             files |= program_closure(self.tree.path, _TOOLS)
             files |= {name: self.tree.path / name.lstrip("/") for name in _TOOL_DATA}
+        modules: tuple[str, ...] = SHARE_MODULES if interactive else ()
+        if stock:
+            modules += _STOCK_MODULES
+            tools = [
+                f"/usr/bin/{name}" for name in _STOCK_TOOLS if (self.tree.path / "usr/bin" / name).exists()
+            ]
+            files |= program_closure(self.tree.path, [*tools, *_STOCK_LIBRARIES])
+            files |= {name: self.tree.path / name.lstrip("/") for name in _STOCK_DATA}
         image = GuestImage(
             busybox=self.tree.path / "usr/bin/busybox",
             agent=self.programs / "agent",
             init=CHECKOUT / "guest/init",
-            modules=module_closure(self.kernel.modules, SHARE_MODULES) if interactive else (),
+            modules=module_closure(self.kernel.modules, modules) if modules else (),
             drivers=self.drivers,
             programs=tuple(path for path in programs if path.name != "agent"),
             files=files,

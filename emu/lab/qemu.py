@@ -69,6 +69,7 @@ class QemuCommand:
     is the terminal), ``console.log`` everything the console said, ``qemu.log`` what QEMU itself said.
 
     ``executable`` is QEMU with its data path; ``accelerator`` is "tcg" or "kvm"; ``memory`` is in bytes.
+    ``addresses`` are MAC and IPv4 address of network devices that the guest brings up.
     """
 
     executable: Sequence[str]
@@ -82,6 +83,7 @@ class QemuCommand:
     cpus: int = 1
     accelerator: str = "tcg"
     interactive: bool = False
+    addresses: Sequence[tuple[str, str]] = ()
 
     @property
     def qmp_socket(self) -> Path:
@@ -155,6 +157,7 @@ class QemuCommand:
         """The kernel command line; ``guest/init/init`` reads the ``vrnic.`` words."""
         words = ["console=ttyS0", "quiet", "panic=-1", f"vrnic.node={self.node}"]
         words.append(f"vrnic.mode={'shell' if self.interactive else 'agent'}")
+        words += [f"vrnic.net={mac}/{address}" for mac, address in self.addresses]
         if self.shares:
             words.append("vrnic.share=" + ",".join(f"{share.tag}:{share.mount}" for share in self.shares))
         return " ".join(words)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import signal
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def qemu_command(
     return QemuCommand(
         executable=installation.qemu,
         kernel=installation.kernel.image,
-        image=installation.image(interactive),
+        image=installation.image(interactive, stock=any(nic.device == "mlx5" for nic in described.nics)),
         directory=directory / node,
         node=node,
         functions=tuple(PluggedFunction(name, socket_path(directory, name)) for name in lab.functions(node)),
@@ -56,6 +57,11 @@ def qemu_command(
         cpus=described.cpus,
         accelerator=installation.accelerator,
         interactive=interactive,
+        addresses=tuple(
+            (nic.mac.hex(":"), str(ipaddress.IPv4Address(nic.gids[1][12:])))
+            for nic in lab.nics
+            if nic.node == node and nic.device == "mlx5"
+        ),
     )
 
 

@@ -17,11 +17,11 @@ from emu.control.server import ControlError, ControlServer, Stream
 from emu.events import Event, EventBus, Kind
 from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
+from emu.lab.devices import BUILDERS, NicDevice
 from emu.lab.runner import socket_path
 from emu.lab.topology import Lab
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
-from emu.personality.vrnic.function import VrnicFunction, build_nic_function
 from emu.roce import create_engine
 from emu.roce.packet import parse
 from emu.transport.context import Endpoint
@@ -50,7 +50,7 @@ class LabServer:
         self.loop = Loop()
         self.events = EventBus()
         self.capture: Capture | None = None
-        self.nics: dict[str, VrnicFunction] = {}
+        self.nics: dict[str, NicDevice] = {}
         self.gpus: dict[str, Gpu] = {}
         self.endpoints: dict[str, Endpoint] = {}
         self.switch = Switch(self.loop, self.events)
@@ -86,7 +86,7 @@ class LabServer:
         hierarchies = {node.name: Hierarchy() for node in self.lab.nodes}
         for nic in self.lab.nics:
             port = self.switch.port(nic.name, loss=nic.loss, seed=nic.seed, delay_ns=nic.delay_ns)
-            device = build_nic_function(
+            device = BUILDERS[nic.device](
                 nic.name,
                 hierarchies[nic.node],
                 port=port,
@@ -148,7 +148,7 @@ class LabServer:
         }
 
     @staticmethod
-    def _qps(device: VrnicFunction) -> list[dict[str, object]]:
+    def _qps(device: NicDevice) -> list[dict[str, object]]:
         return [snapshot.to_json() for snapshot in device.nic.qp_snapshots()]
 
     def _registers(self, _: dict[str, object]) -> object:

@@ -20,6 +20,7 @@ from emu.control.locate import LAB_NAME, LAB_NAME_RULE
 __all__ = [
     "DEFAULT_MEMORY",
     "DEFAULT_VRAM",
+    "DEVICES",
     "MIB",
     "TRANSPORTS",
     "Gpu",
@@ -39,6 +40,9 @@ __all__ = [
 MIB = 1 << 20
 DEFAULT_VRAM = 64 * MIB
 DEFAULT_MEMORY = 512 * MIB
+
+DEVICES = ("vrnic", "mlx5")
+"""Kinds of NIC: the project's own contract, or an mlx5-compatible virtual function for unmodified drivers."""
 
 TRANSPORTS = ("roce-rc",)
 """Transports a lab's queue pairs can be asked to use."""
@@ -101,12 +105,16 @@ def mapped_gid(address: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """One vrnic NIC. ``None`` takes the lab's default; ``loss`` is of its own link, in both directions."""
+    """One NIC. ``None`` takes the lab's default; ``loss`` is of its own link, in both directions.
+
+    ``device`` is one of :data:`DEVICES`.
+    """
 
     mac: str | None = None
     address: str | None = None
     loss: float | None = None
     delay_us: float | None = None
+    device: str = "vrnic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,7 @@ class NicFunction:
     loss: float
     delay_ns: int
     seed: int
+    device: str = "vrnic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +255,7 @@ class Lab:
                         loss=loss,
                         delay_ns=round(delay * 1000),
                         seed=(self.seed << 8) + number,
+                        device=nic.device,
                     )
                 )
         return tuple(resolved)
@@ -284,6 +294,11 @@ def _check_node(node: Node, where: tuple[str | int, ...]) -> None:
     for index, nic in enumerate(node.nics):
         if nic.loss is not None:
             _check_loss(nic.loss, (*where, "nic", index, "loss"))
+        if nic.device not in DEVICES:
+            raise LabError(
+                f"unknown device {nic.device!r} (known: {', '.join(DEVICES)})",
+                (*where, "nic", index, "device"),
+            )
         if nic.delay_us is not None:
             _check_delay(nic.delay_us, (*where, "nic", index, "delay_us"))
     for index, gpu in enumerate(node.gpus):

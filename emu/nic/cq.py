@@ -6,6 +6,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from emu.clock import Timer
 from emu.events import Kind
 from emu.nic.checks import Rule
 from emu.nic.context import Context
@@ -66,9 +67,11 @@ class CompletionQueue:
     """
 
     __slots__ = (
+        "_held",
         "_notable",
         "_platform",
         "_record",
+        "_timer",
         "arm_state",
         "broken",
         "consumer",
@@ -76,6 +79,8 @@ class CompletionQueue:
         "eq",
         "errors",
         "mode",
+        "moderation_count",
+        "moderation_period",
         "number",
         "overrun",
         "producer",
@@ -120,6 +125,9 @@ class CompletionQueue:
         self.queues: set[int] = set()
         """Numbers of Ethernet queues that complete here."""
         self._notable = 0
+        self.moderation_count = self.moderation_period = 0
+        self._held = 0
+        self._timer: Timer | None = None
 
     def post(self, completion: Completion) -> bool:
         """Report one completion. False when the CQ is, or thereby becomes, broken."""
@@ -156,8 +164,42 @@ class CompletionQueue:
         if notable:
             self._notable = self.producer
         if self.arm_state is not Arm.NONE and (notable or self.arm_state is Arm.NEXT):
-            self._notify()
+            if self.moderation_period:
+                self._hold()
+            else:
+                self._notify()
         return True
+
+    def moderate(self, count: int, period: int) -> None:
+        """Hold an event back until ``count`` completions ask for one (0: however many), for at most
+        ``period`` nanoseconds (0: not at all).
+        """
+        self.moderation_count = count
+        self.moderation_period = period
+
+    def close(self) -> None:
+        """End it."""
+        self._cancel()
+        self.ring.release()
+
+    def _hold(self) -> None:
+        self._held += 1
+        if self.moderation_count and self._held >= self.moderation_count:
+            self._notify()
+        elif self._timer is None:
+            scheduler = self._platform.scheduler
+            self._timer = scheduler.call_at(scheduler.now() + self.moderation_period, self._waited)
+
+    def _waited(self) -> None:
+        self._timer = None
+        if self._held and self.arm_state is not Arm.NONE:
+            self._notify()
+
+    def _cancel(self) -> None:
+        self._held = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def consume(self, index: int) -> bool:
         """Software read every entry before ``index``. False when that cannot be (and nothing changed)."""
@@ -208,6 +250,7 @@ class CompletionQueue:
             self.successes = value
 
     def _notify(self) -> None:
+        self._cancel()
         self.arm_state = Arm.NONE
         if self.eq is not None:
             self.eq.post(None, self.number, f"completion on CQ {self.number}")

@@ -302,7 +302,7 @@ class Nic:
         users = len(cq.qps) + len(cq.queues)
         if users:
             raise NicError(ErrorKind.BUSY, f"CQ {cq.number} serves {users} queues", "object")
-        cq.ring.release()
+        cq.close()
         del self.cqs.items[cq.number]
         del cq.context.cqs[cq.number]
         if cq.eq is not None:
@@ -323,7 +323,7 @@ class Nic:
                 raise NicError(
                     ErrorKind.NOT_OWNER, f"key {memory.region.key:#x} belongs to another PD", "ring_key"
                 )
-        self.check_log_size("sq_log_size", config.send_log_size, 1)
+        self.check_log_size("sq_log_size", config.send_log_size, self.limits.min_log_send)
         if config.receive is not None:
             self.check_log_size("rq_log_size", config.receive_log_size, 0)
         number = self.qps.reserve()
@@ -346,6 +346,8 @@ class Nic:
         completions, and counters read zero. Keys given out before stay invalid."""
         for qp in self.qps:
             qp.close()
+        for cq in self.cqs:
+            cq.close()
         self.submission.clear()
         for table in (self.qps, self.cqs, self.eqs, self.pds, self.contexts):
             table.clear()

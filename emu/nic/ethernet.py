@@ -57,7 +57,8 @@ class QueueState(enum.IntEnum):
 
 @dataclass(slots=True)
 class EthernetCounters:
-    """Frames and bytes of all Ethernet queues of a NIC; ``no_buffer`` counts frames dropped for want of one."""
+    """Frames and bytes of all Ethernet queues of a NIC; ``no_buffer`` counts frames dropped for want of
+    one."""
 
     tx_packets: int = 0
     tx_bytes: int = 0
@@ -105,9 +106,12 @@ class ScatterFormat(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """What both kinds of queue are made of. ``slot_size`` is bytes."""
+    """What both kinds of queue are made of. ``slot_size`` is bytes.
 
-    pd: ProtectionDomain
+    A queue without a domain can exist, and use no memory.
+    """
+
+    pd: ProtectionDomain | None
     cq: CompletionQueue
     ring: RingMemory
     log_size: int
@@ -163,6 +167,8 @@ class _EthernetQueue:
 
     def _pieces(self, sge: Sge, access: Access) -> list[tuple[int, int]]:
         """Bus pieces of a data segment. :raises ProtectionError: its key does not allow it."""
+        if self.pd is None:
+            raise ProtectionError(f"Ethernet queue {self.number:#x} has no protection domain")
         region = self._keys.check(sge.lkey, sge.address, sge.length, self.pd, access, remote=False)
         return region.translate(sge.address, sge.length)
 

@@ -12,7 +12,17 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-__all__ = ["ETHERNET_SIZE", "TCP", "UDP", "FrameInfo", "Headers", "inspect", "parse_headers", "segment", "with_checksums"]
+__all__ = [
+    "ETHERNET_SIZE",
+    "TCP",
+    "UDP",
+    "FrameInfo",
+    "Headers",
+    "inspect",
+    "parse_headers",
+    "segment",
+    "with_checksums",
+]
 
 ETHERNET_SIZE = 14
 TCP, UDP = 6, 17

@@ -17,6 +17,7 @@ class NicLimits:
 
     ``port_mtu`` is the largest path MTU in payload bytes, ``vectors`` the MSI-X vectors (0 is the command
     queue's), ``first_vector`` the first one an event queue may have, ``first_mr`` the lowest index of a key,
+    ``min_log_send`` the smallest send ring,
     ``port_speed`` the modelled link speed in Mb/s.
     """
 
@@ -29,6 +30,7 @@ class NicLimits:
     vectors: int = 32
     first_vector: int = 1
     first_mr: int = 1
+    min_log_send: int = 1
     max_log_ring: int = 16
     max_message: int = 1 << 31
     max_inline: int = 32

@@ -82,5 +82,5 @@ class KernelHeader:
 
 
 def _middle(name: str) -> str | None:
-    match = re.fullmatch(r"mlx5_ifc_(\w+)_bits", name)
+    match = re.fullmatch(r"mlx5_ifc_(\w+?)(?:_bits)?", name)
     return match[1] if match else None

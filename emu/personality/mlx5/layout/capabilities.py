@@ -51,6 +51,7 @@ CMD_HCA_CAP = Structure(
         "eth_net_offloads": (0x21C, 1),
         "roce": (0x21D, 1),
         "atomic": (0x21E, 1),
+        "device_frequency_khz": (0x4E0, 32),
         "cq_moderation": (0x222, 1),
         "cd": (0x22C, 1),
         "xrc": (0x23C, 1),

@@ -15,6 +15,7 @@ __all__ = [
     "DEALLOC_Q_COUNTER_IN",
     "MAC_ADDRESS_LAYOUT",
     "MODIFY_NIC_VPORT_CONTEXT_IN",
+    "MODIFY_NIC_VPORT_FIELD_SELECT",
     "MODIFY_VPORT_STATE_IN",
     "NIC_VPORT_CONTEXT",
     "PAOS_REG",
@@ -22,6 +23,7 @@ __all__ = [
     "PPCNT_REG",
     "PTYS_REG",
     "PVLC_REG",
+    "QUERY_HCA_VPORT_PKEY_IN",
     "QUERY_NIC_VPORT_CONTEXT_IN",
     "QUERY_NIC_VPORT_CONTEXT_OUT",
     "QUERY_Q_COUNTER_IN",
@@ -177,11 +179,24 @@ QUERY_NIC_VPORT_CONTEXT_OUT = Structure(
     },
 )
 
+MODIFY_NIC_VPORT_FIELD_SELECT = Structure(
+    "modify_nic_vport_field_select",
+    0x20,
+    {
+        "mtu": (0x019, 1),
+        "promisc": (0x01B, 1),
+        "permanent_address": (0x01C, 1),
+        "addresses_list": (0x01D, 1),
+        "roce_en": (0x01E, 1),
+    },
+)
+"""Which parts of a vport context a modify names."""
+
 MODIFY_NIC_VPORT_CONTEXT_IN = Structure(
     "modify_nic_vport_context_in",
     0x1000,
     {
-        "field_select": (0x060, 32),
+        "field_select": (0x060, MODIFY_NIC_VPORT_FIELD_SELECT),
         "nic_vport_context": (0x800, NIC_VPORT_CONTEXT),
     },
 )
@@ -217,6 +232,8 @@ ACCESS_REGISTER_IN = Structure(
 )
 
 ACCESS_REGISTER_OUT = Structure("access_register_out", 0x80, {"register_data": (0x080, 32)})
+
+QUERY_HCA_VPORT_PKEY_IN = Structure("query_hca_vport_pkey_in", 0x80, {"pkey_index": (0x070, 16)})
 
 QUERY_VPORT_COUNTER_IN = Structure("query_vport_counter_in", 0x100, {"clear": (0x0C0, 1)})
 

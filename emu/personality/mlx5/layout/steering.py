@@ -80,7 +80,7 @@ FTE_MATCH_SET_LYR_2_4 = Structure(
 
 FLOW_CONTEXT = Structure(
     "flow_context",
-    0x1780,
+    0x1800,
     {
         "group_id": (0x020, 32),
         "flow_tag": (0x048, 24),
@@ -159,7 +159,7 @@ DESTROY_FLOW_GROUP_IN = Structure(
 
 SET_FTE_IN = Structure(
     "set_fte_in",
-    0x1980,
+    0x1A00,
     {
         "table_type": (0x080, 8),
         "table_id": (0x0A8, 24),

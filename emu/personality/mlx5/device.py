@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of one mlx5-compatible function: the core NIC, and the objects only this interface has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from emu.nic.context import Context
+from emu.nic.device import Nic
+from emu.nic.eq import EventQueue
+from emu.nic.errors import ErrorKind, NicError
+from emu.nic.ethernet import EthernetCounters, EthernetReceiveQueue, EthernetSendQueue
+from emu.nic.pages import PageList
+from emu.nic.ring import RingMemory
+from emu.nic.table import ObjectTable
+from emu.personality.mlx5.identity import FIRST_UAR, UAR_COUNT
+from emu.personality.mlx5.port import PortState
+from emu.personality.mlx5.steering import Steering
+
+__all__ = ["Door", "Mlx5Device", "Tir", "record_memory", "ring_memory"]
+
+LAST_NUMBER = 0xFFFFFF
+FIRST_QUEUE = 0x800000
+"""Ethernet queues are numbered above every queue pair: a doorbell names either by number alone."""
+SMALL_TABLE = 1 << 10
+PAGE_SHIFT = 12
+OFFSET_UNITS = 64
+"""``page_offset`` counts in 64ths of a page."""
+RECORD_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a send doorbell reaches: the user access region it must come through, and the queue's own
+    doorbell."""
+
+    uar: int
+    ring: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Tir:
+    """Where steering sends a packet: one receive queue, or one of a table."""
+
+    rqn: int | None
+    rqt: int | None
+
+
+@dataclass(slots=True)
+class _Objects:
+    """Objects of this interface by number; empty after a reset."""
+
+    uars: ObjectTable[int] = field(default_factory=lambda: _table("UAR", UAR_COUNT, FIRST_UAR, UAR_COUNT - 1))
+    domains: ObjectTable[int] = field(default_factory=lambda: _table("transport domain"))
+    xrcds: ObjectTable[int] = field(default_factory=lambda: _table("XRC domain"))
+    counter_sets: ObjectTable[int] = field(default_factory=lambda: _table("counter set", 255, 1, 255))
+    tises: ObjectTable[int] = field(default_factory=lambda: _table("TIS"))
+    srqs: ObjectTable[int] = field(default_factory=lambda: _table("shared receive queue"))
+
+
+def _table(kind: str, limit: int = SMALL_TABLE, first: int = 1, last: int = LAST_NUMBER) -> ObjectTable[int]:
+    return ObjectTable(kind, limit, first, last)
+
+
+class Mlx5Device:
+    """One function's objects and port. Commands work on it; doorbells look into ``doors``.
+
+    ``command_eq`` is the event queue that hears of finished commands, None while the driver polls.
+    ``qp_contexts`` are the queue pair contexts as the driver gave them, for QUERY_QP. All objects belong
+    to one context of the core: which process may use which is the guest kernel's to decide, and keys and
+    queues meet in protection domains.
+    """
+
+    def __init__(self, nic: Nic) -> None:
+        self.nic = nic
+        self.ethernet = EthernetCounters()
+        self.port = PortState(nic)
+        self._start()
+        nic.ethernet = self._receive
+
+    def reset(self, reason: str) -> None:
+        """Back to the state after power-on: every object is gone."""
+        for queue in (*self.sqs, *self.rqs):
+            queue.close()
+        self.nic.reset(reason)
+        self.ethernet = EthernetCounters()
+        self.port = PortState(self.nic)
+        self.answer_to()
+        self._start()
+
+    def _start(self) -> None:
+        self.context: Context = self.nic.alloc_context()
+        self.objects = _Objects()
+        self.tirs: ObjectTable[Tir] = ObjectTable("TIR", SMALL_TABLE, 1, LAST_NUMBER)
+        self.rqts: ObjectTable[list[int]] = ObjectTable("RQ table", SMALL_TABLE, 1, LAST_NUMBER)
+        self._queue_numbers: ObjectTable[None] = ObjectTable(
+            "Ethernet queue", 2 * SMALL_TABLE, FIRST_QUEUE, LAST_NUMBER - 1
+        )
+        self.sqs: ObjectTable[EthernetSendQueue] = ObjectTable("send queue", SMALL_TABLE, 0, LAST_NUMBER)
+        self.rqs: ObjectTable[EthernetReceiveQueue] = ObjectTable(
+            "receive queue", SMALL_TABLE, 0, LAST_NUMBER
+        )
+        self.doors: dict[int, Door] = {}
+        self.qp_contexts: dict[int, dict[str, int]] = {}
+        self.command_eq: EventQueue | None = None
+        self.steering = Steering()
+
+    def queue_number(self) -> int:
+        """A number for an Ethernet queue of either kind. :raises NicError: NO_RESOURCE."""
+        if len(self.sqs) + len(self.rqs) >= 2 * SMALL_TABLE:
+            raise NicError(ErrorKind.NO_RESOURCE, f"all {2 * SMALL_TABLE} Ethernet queues are in use")
+        while True:
+            number = self._queue_numbers.reserve()
+            if number not in self.sqs.items and number not in self.rqs.items:
+                return number
+
+    def answer_to(self) -> None:
+        """Have the port answer to the driver's unicast addresses."""
+        self.nic.addresses = frozenset((self.nic.gids.mac, self.port.mac, *self.port.unicast))
+
+    def _receive(self, frame: bytes) -> None:
+        """A frame that is no RoCE packet: let the rules say which queues get it."""
+        for number in self.steering.route(frame):
+            tir = self.tirs.items.get(number)
+            if tir is None:
+                continue
+            rqn = tir.rqn
+            if tir.rqt is not None:
+                table = self.rqts.items.get(tir.rqt)
+                rqn = table[self.steering.spread(frame) % len(table)] if table else None
+            queue = self.rqs.items.get(rqn) if rqn is not None else None
+            if queue is not None:
+                queue.receive(frame)
+
+
+def ring_memory(context: Mapping[str, int], pages: list[int], log_page: str, length: int) -> RingMemory:
+    """The memory of a queue whose context names page size (``log_page``, above 4 KiB) and ``page_offset``."""
+    shift = PAGE_SHIFT + context[log_page]
+    offset = context["page_offset"] * ((1 << shift) // OFFSET_UNITS)
+    return RingMemory(PageList(pages, shift, offset, length), 0)
+
+
+def record_memory(address: int) -> RingMemory:
+    """The doorbell record at a bus address."""
+    return RingMemory(PageList.contiguous(address, RECORD_BYTES), 0)

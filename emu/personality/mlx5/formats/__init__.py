@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Descriptors, completions, events and doorbell records of the mlx5 interface, for the core."""
+
+from __future__ import annotations
+
+from emu.nic.formats import Formats
+from emu.nic.limits import NicLimits
+from emu.personality.mlx5.formats.cqe import CompletionFormat
+from emu.personality.mlx5.formats.eqe import EventFormat
+from emu.personality.mlx5.formats.record import Record
+from emu.personality.mlx5.formats.rwqe import ReceiveFormat
+from emu.personality.mlx5.formats.wqe import SendFormat
+
+__all__ = ["mlx5_formats"]
+
+
+def mlx5_formats(limits: NicLimits) -> Formats:
+    """The formats of a NIC with ``limits``."""
+    return Formats(SendFormat(limits), ReceiveFormat(), CompletionFormat(), EventFormat(), Record())

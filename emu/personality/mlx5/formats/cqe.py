@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completions: 64 bytes, the last one opcode and owner bit. In CQs of 128-byte entries the second half.
+
+::
+
+    20 checksum (frames)   24 flags, remote QPN   28 header flags, 29 header types   32 SRQN   36 immediate
+      44 byte count 54 vendor syndrome, 55 syndrome (errors)   56 opcode of the WQE, QPN   60 WQE counter
+      63 opcode << 4 | owner
+
+Source: ``struct mlx5_cqe64`` and ``struct mlx5_err_cqe`` in ``include/linux/mlx5/device.h``.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from emu.nic.cq import CompletionQueue, CqMode
+from emu.nic.frame import TCP, UDP, FrameInfo
+from emu.nic.work import Completion, CompletionOpcode, Status
+from emu.personality.mlx5.codes import CqeOpcode, CqeSyndrome, WqeOpcode
+
+__all__ = ["CQE_SIZE", "CompletionFormat"]
+
+CQE_SIZE = 64
+_GOOD = struct.Struct(">24xI4xII4xIQIHx")
+_BAD = struct.Struct(">54xBBIHx")
+_FRAME = struct.Struct(">20xH6xBB14xIQ4xHx")
+_L2_OK, _L3_OK, _L4_OK = 1, 2, 4
+_L3_TYPES = {0: 0, 6: 1, 4: 2}
+_L4_TYPES = {TCP: 4, UDP: 2}
+
+_SYNDROMES: dict[Status, CqeSyndrome] = {
+    Status.LOC_LEN_ERR: CqeSyndrome.LOCAL_LENGTH,
+    Status.LOC_QP_OP_ERR: CqeSyndrome.LOCAL_QP_OPERATION,
+    Status.LOC_PROT_ERR: CqeSyndrome.LOCAL_PROTECTION,
+    Status.WR_FLUSH_ERR: CqeSyndrome.FLUSHED,
+    Status.BAD_RESP_ERR: CqeSyndrome.BAD_RESPONSE,
+    Status.LOC_ACCESS_ERR: CqeSyndrome.LOCAL_ACCESS,
+    Status.REM_INV_REQ_ERR: CqeSyndrome.REMOTE_INVALID_REQUEST,
+    Status.REM_ACCESS_ERR: CqeSyndrome.REMOTE_ACCESS,
+    Status.REM_OP_ERR: CqeSyndrome.REMOTE_OPERATION,
+    Status.RETRY_EXC_ERR: CqeSyndrome.TRANSPORT_RETRIES,
+    Status.RNR_RETRY_EXC_ERR: CqeSyndrome.RNR_RETRIES,
+}
+_WQE_OPCODES = {
+    CompletionOpcode.SEND: WqeOpcode.SEND,
+    CompletionOpcode.WRITE: WqeOpcode.RDMA_WRITE,
+    CompletionOpcode.READ: WqeOpcode.RDMA_READ,
+    CompletionOpcode.ATOMIC_CAS: WqeOpcode.ATOMIC_CS,
+    CompletionOpcode.ATOMIC_ADD: WqeOpcode.ATOMIC_FA,
+    CompletionOpcode.NOP: WqeOpcode.NOP,
+}
+"""Opcode of the WQE where the completion does not hand it back as its cookie."""
+
+
+class CompletionFormat:
+    """Implements :class:`emu.nic.formats.CqeFormat`."""
+
+    slot_size = CQE_SIZE
+
+    def encode(self, completion: Completion, cq: CompletionQueue, timestamp: int) -> tuple[bytes, bytes]:
+        """Body and the last byte."""
+        received = completion.opcode >= CompletionOpcode.RECV
+        if completion.status is not Status.SUCCESS:
+            opcode = CqeOpcode.RESPONDER_ERROR if received else CqeOpcode.REQUESTER_ERROR
+            body = _BAD.pack(
+                completion.cause & 0xFF,
+                _SYNDROMES.get(completion.status, CqeSyndrome.REMOTE_ABORTED),
+                0 if received else _wqe_opcode(completion) << 24 | completion.qpn,
+                completion.index & 0xFFFF,
+            )
+        elif isinstance(completion.cookie, FrameInfo):
+            opcode = CqeOpcode.RESPONDER_SEND
+            body = _frame(completion, completion.cookie, timestamp)
+        elif received:
+            immediate = completion.immediate
+            if completion.opcode is CompletionOpcode.RECV_WRITE_IMM:
+                opcode = CqeOpcode.RESPONDER_WRITE_IMM
+            elif immediate is not None:
+                opcode = CqeOpcode.RESPONDER_SEND_IMM
+            else:
+                opcode = CqeOpcode.RESPONDER_SEND
+            body = _GOOD.pack(
+                0,
+                0,
+                immediate or 0,
+                completion.length,
+                timestamp,
+                completion.qpn,
+                completion.index & 0xFFFF,
+            )
+        else:
+            opcode = CqeOpcode.REQUESTER
+            body = _GOOD.pack(
+                0,
+                0,
+                0,
+                completion.length,
+                timestamp,
+                _wqe_opcode(completion) << 24 | completion.qpn,
+                completion.index & 0xFFFF,
+            )
+        return finish(body, opcode, cq)
+
+    def counter(self, value: int) -> bytes:
+        """Eight big-endian bytes; no CQ of this interface counts only."""
+        return value.to_bytes(8, "big")
+
+
+def _frame(completion: Completion, info: FrameInfo, timestamp: int) -> bytes:
+    """Completion of a received frame: what its headers are and whether their checksums hold."""
+    headers = info.headers
+    l4 = _L4_TYPES.get(headers.protocol, 0) if not headers.fragment else 0
+    return _FRAME.pack(
+        info.sum,
+        _L2_OK | (_L3_OK if info.l3_ok else 0) | (_L4_OK if info.l4_ok else 0),
+        l4 << 4 | _L3_TYPES[headers.version] << 2,
+        completion.length,
+        timestamp,
+        completion.index & 0xFFFF,
+    )
+
+
+def finish(body: bytes, opcode: CqeOpcode, cq: CompletionQueue) -> tuple[bytes, bytes]:
+    """Body padded to the CQ's entry size, and the last byte with opcode and owner bit."""
+    owner = 0 if cq.mode is CqMode.COLLAPSED else cq.producer >> cq.ring.log_size & 1
+    return body.rjust(cq.ring.slot_size - 1, b"\0"), bytes([opcode << 4 | owner])
+
+
+def _wqe_opcode(completion: Completion) -> int:
+    cookie = completion.cookie
+    return cookie if isinstance(cookie, int) else _WQE_OPCODES.get(completion.opcode, WqeOpcode.SEND)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Send descriptors: segments of 16 bytes in slots of 64 (WQE basic blocks).
+
+::
+
+    control   opmod, index, opcode | QPN, number of segments | signature, fence and completion flags |
+    immediate remote    address (8) | rkey (4) | reserved                     WRITE, READ, atomics
+    atomic    swap or add (8) | compare (8)                         atomics
+    data      byte count (4) | lkey (4) | address (8)               any number
+    inline    1 << 31 | byte count (4) | bytes, padded to 16        any number, instead of data
+
+Source: ``struct mlx5_wqe_*`` in ``include/linux/mlx5/qp.h``.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from emu.nic.checks import Rule
+from emu.nic.formats import WqeFault
+from emu.nic.limits import NicLimits
+from emu.nic.qp import QueuePair
+from emu.nic.serial import MASK
+from emu.nic.work import Cause, CompletionOpcode, Opcode, SendRequest, Sge, Status
+from emu.personality.mlx5.codes import WqeOpcode
+
+__all__ = [
+    "COMPLETE_ALWAYS",
+    "COMPLETE_SHIFT",
+    "CONTROL",
+    "SLOT",
+    "UNIT",
+    "BadSegment",
+    "SendFormat",
+    "gather_list",
+]
+
+SLOT = 64
+UNIT = 16
+CONTROL = struct.Struct(">IIxxxBI")
+_REMOTE = struct.Struct(">QI4x")
+_ATOMIC = struct.Struct(">QQ")
+_DATA = struct.Struct(">IIQ")
+
+SOLICITED = 1 << 1
+COMPLETE_SHIFT, COMPLETE_ALWAYS = 2, 2
+FENCE_SHIFT, FENCE_FULL = 5, 2
+"""Fence 1 orders only against local operations, which always run in order here."""
+INLINE = 1 << 31
+INLINE_MASK = 0x3FF
+ATOMIC_BYTES = 8
+
+_OPCODES: dict[int, tuple[Opcode, CompletionOpcode]] = {
+    WqeOpcode.NOP: (Opcode.NOP, CompletionOpcode.NOP),
+    WqeOpcode.RDMA_WRITE: (Opcode.WRITE, CompletionOpcode.WRITE),
+    WqeOpcode.RDMA_WRITE_IMM: (Opcode.WRITE_IMM, CompletionOpcode.WRITE),
+    WqeOpcode.SEND: (Opcode.SEND, CompletionOpcode.SEND),
+    WqeOpcode.SEND_IMM: (Opcode.SEND_IMM, CompletionOpcode.SEND),
+    WqeOpcode.RDMA_READ: (Opcode.READ, CompletionOpcode.READ),
+    WqeOpcode.ATOMIC_CS: (Opcode.ATOMIC_CAS, CompletionOpcode.ATOMIC_CAS),
+    WqeOpcode.ATOMIC_FA: (Opcode.ATOMIC_ADD, CompletionOpcode.ATOMIC_ADD),
+}
+_REMOTE_OPCODES = frozenset(
+    (
+        WqeOpcode.RDMA_WRITE,
+        WqeOpcode.RDMA_WRITE_IMM,
+        WqeOpcode.RDMA_READ,
+        WqeOpcode.ATOMIC_CS,
+        WqeOpcode.ATOMIC_FA,
+    )
+)
+_ATOMIC_OPCODES = frozenset((WqeOpcode.ATOMIC_CS, WqeOpcode.ATOMIC_FA))
+_RESULT_OPCODES = _ATOMIC_OPCODES | {WqeOpcode.RDMA_READ}
+
+
+class BadSegment(Exception):
+    """A segment that runs past its descriptor."""
+
+
+def gather_list(wqe: bytes, at: int) -> tuple[list[Sge], bytes | None]:
+    """Data segments and inline bytes from byte ``at`` on. Never both: inline data ends up as the payload.
+
+    :raises BadSegment: inline bytes run past the descriptor, or both kinds are mixed.
+    """
+    sges: list[Sge] = []
+    inline: bytes | None = None
+    end = len(wqe)
+    while at + UNIT <= end:
+        count, lkey, address = _DATA.unpack_from(wqe, at)
+        if count & INLINE:
+            size = count & INLINE_MASK
+            if at + 4 + size > end:
+                raise BadSegment(f"{size} bytes inline run past the descriptor")
+            inline = (inline or b"") + wqe[at + 4 : at + 4 + size]
+            at += (4 + size + UNIT - 1) // UNIT * UNIT
+        else:
+            # A count of 0 stands for the longest piece there is.
+            sges.append(Sge(address, count or INLINE, lkey))
+            at += UNIT
+    if sges and inline is not None:
+        raise BadSegment("inline data and data segments in one descriptor")
+    return sges, inline
+
+
+class SendFormat:
+    """Implements :class:`emu.nic.formats.WqeFormat`."""
+
+    slot_size = SLOT
+
+    def __init__(self, limits: NicLimits) -> None:
+        self._longest = limits.max_message
+
+    def decode(self, burst: bytes, first: int, count: int, qp: QueuePair) -> list[SendRequest | WqeFault]:
+        """The whole descriptors among ``count`` slots."""
+        results: list[SendRequest | WqeFault] = []
+        number = qp.number
+        slot = 0
+        while slot < count:
+            at = slot * SLOT
+            index = (first + slot) & MASK
+            word, queue, flags, immediate = CONTROL.unpack_from(burst, at)
+            units = queue & 0x3F
+            slots = (units * UNIT + SLOT - 1) // SLOT or 1
+            if slot + slots > count:
+                break
+            slot += slots
+            results.append(
+                self._one(burst[at : at + units * UNIT], index, slots, word, queue, flags, immediate, number)
+            )
+        return results
+
+    def _one(
+        self,
+        wqe: bytes,
+        index: int,
+        slots: int,
+        word: int,
+        queue: int,
+        flags: int,
+        immediate: int,
+        number: int,
+    ) -> SendRequest | WqeFault:
+        opcode = word & 0xFF
+        known = _OPCODES.get(opcode)
+        if word >> 8 & 0xFFFF != index & 0xFFFF:
+            text = (
+                f"slot of index {index} carries index {word >> 8 & 0xFFFF}; "
+                "it is stale, overwritten or numbered wrongly"
+            )
+            return _fault(index, slots, Rule.C01_INDEX, Cause.INDEX_MISMATCH, text, known)
+        if queue >> 8 != number:
+            text = f"index {index} carries QPN {queue >> 8:#x}; write the QP's own number into each WQE"
+            return _fault(index, slots, Rule.C02_OWNER, Cause.QPN_MISMATCH, text, known)
+        if known is None:
+            text = f"index {index}: opcode {opcode:#x} is not offered"
+            return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_OPCODE, text, known)
+        request = SendRequest(
+            index,
+            known[0],
+            slots=slots,
+            immediate=immediate,
+            signaled=flags >> COMPLETE_SHIFT & 3 >= COMPLETE_ALWAYS,
+            solicited=bool(flags & SOLICITED),
+            fence=flags >> FENCE_SHIFT >= FENCE_FULL,
+            cookie=opcode,
+        )
+        at = UNIT
+        try:
+            if opcode in _REMOTE_OPCODES:
+                request.remote_address, request.rkey = _REMOTE.unpack_from(wqe, at)
+                at += UNIT
+            if opcode in _ATOMIC_OPCODES:
+                request.swap_add, request.compare = _ATOMIC.unpack_from(wqe, at)
+                at += UNIT
+            if opcode != WqeOpcode.NOP:
+                request.sges, request.inline = gather_list(wqe, at)
+        except struct.error:
+            text = f"index {index}: {len(wqe)} bytes are too short for opcode {opcode:#x}"
+            return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
+        except BadSegment as error:
+            text = f"index {index}: {error}"
+            return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
+        if request.inline is not None and opcode in _RESULT_OPCODES:
+            text = f"index {index}: opcode {opcode:#x} writes to memory and takes no inline data"
+            return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
+        if request.inline is not None:
+            request.length = len(request.inline)
+        else:
+            request.length = sum(sge.length for sge in request.sges)
+        if request.length > self._longest:
+            text = f"index {index}: {request.length} bytes; the longest message has {self._longest}"
+            return _fault(index, slots, Rule.NONE, Cause.BAD_LENGTH, text, known, Status.LOC_LEN_ERR)
+        if opcode in _ATOMIC_OPCODES and request.length != ATOMIC_BYTES:
+            text = f"index {index}: an atomic's result takes {ATOMIC_BYTES} bytes, not {request.length}"
+            return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
+        return request
+
+
+def _fault(
+    index: int,
+    slots: int,
+    rule: Rule,
+    cause: Cause,
+    text: str,
+    known: tuple[Opcode, CompletionOpcode] | None,
+    status: Status = Status.LOC_QP_OP_ERR,
+) -> WqeFault:
+    completes = known[1] if known is not None else CompletionOpcode.SEND
+    return WqeFault(index, rule, cause, text, slots, status, completes)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NIC as a PCIe function with this personality, ready to be served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from emu.clock import Scheduler
+from emu.events import EventBus
+from emu.fabric.port import Port
+from emu.nic.device import Nic
+from emu.nic.engine import EngineFactory, PacketParser
+from emu.pcie.caps.serial import eui64
+from emu.pcie.function import Function
+from emu.pcie.hierarchy import Hierarchy
+from emu.personality.mlx5.commandqueue import CommandQueue
+from emu.personality.mlx5.device import Mlx5Device
+from emu.personality.mlx5.formats import mlx5_formats
+from emu.personality.mlx5.identity import (
+    BAR_SIZE,
+    IDENTITY,
+    LIMITS,
+    MSIX_BAR,
+    MSIX_SIZE,
+    REGISTER_BAR,
+)
+from emu.personality.mlx5.registers import Registers
+
+__all__ = ["Mlx5Function", "build_mlx5_function"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mlx5Function:
+    """A NIC's parts: the function to serve, the core, and what this interface adds."""
+
+    function: Function
+    nic: Nic
+    registers: Registers
+    device: Mlx5Device
+
+
+def build_mlx5_function(
+    name: str,
+    hierarchy: Hierarchy,
+    *,
+    port: Port,
+    scheduler: Scheduler,
+    events: EventBus,
+    create_engine: EngineFactory,
+    parse: PacketParser,
+    mac: bytes,
+    gids: Sequence[bytes],
+) -> Mlx5Function:
+    """An mlx5-compatible virtual function called ``name`` ("node0.nic0") on ``port``, with MAC ``mac``.
+
+    Its driver fills the GID table, so ``gids`` only serve until then.
+
+    :raises ValueError: an address of the wrong size.
+    """
+    function = Function(name, IDENTITY, hierarchy, serial=eui64(mac))
+    msix = function.add_msix(MSIX_BAR, LIMITS.vectors, bar_size=MSIX_SIZE)
+    nic = Nic(
+        name,
+        bus=function.bus,
+        interrupts=msix,
+        port=port,
+        scheduler=scheduler,
+        events=events,
+        formats=mlx5_formats(LIMITS),
+        create_engine=create_engine,
+        parse=parse,
+        mac=mac,
+        gids=gids,
+        limits=LIMITS,
+    )
+    device = Mlx5Device(nic)
+    commands = CommandQueue(device)
+    registers = Registers(device, commands, scheduler)
+
+    def reset(reason: str) -> None:
+        commands.clear()
+        registers.clear()
+        device.reset(reason)
+
+    function.add_bar(REGISTER_BAR, BAR_SIZE, registers, wide=True, prefetchable=True)
+    function.on_reset(lambda kind: reset(kind.value))
+    return Mlx5Function(function, nic, registers, device)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port as its driver sees and sets it: addresses, MTU, state, RoCE addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emu.nic.device import Nic
+
+__all__ = ["PortState", "RoceAddress"]
+
+ROCE_ADDRESSES = 16
+ETHERNET_MTU = 1500
+LARGEST_MTU = 9978
+"""Largest frame payload in bytes, as adapters of this kind report it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoceAddress:
+    """Entry of the RoCE address table: a GID of 16 bytes and the MAC frames from it carry."""
+
+    gid: bytes
+    mac: bytes
+    version: int
+    l3_type: int
+
+
+class PortState:
+    """State of port 1. ``node_description`` is 64 bytes, ``mtu`` what the driver set for Ethernet."""
+
+    def __init__(self, nic: Nic) -> None:
+        self._nic = nic
+        self.mac = nic.gids.mac
+        self.mtu = ETHERNET_MTU
+        self.admin_up = True
+        self.roce_enabled = True
+        self.promiscuous = False
+        self.unicast: tuple[bytes, ...] = ()
+        self.multicast: tuple[bytes, ...] = ()
+        self.vlans: tuple[int, ...] = ()
+        self.addresses: dict[int, RoceAddress] = {}
+        self.node_description = b"vrnic mlx5-compatible".ljust(64, b"\0")
+
+    @property
+    def up(self) -> bool:
+        """Whether the link is up."""
+        return self._nic.port_up
+
+    @property
+    def guid(self) -> int:
+        """The port's GUID: the EUI-64 of its MAC."""
+        mac = self.mac
+        return int.from_bytes(bytes((mac[0] ^ 2, *mac[1:3], 0xFF, 0xFE, *mac[3:])), "big")

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BAR0: the initialization segment, and behind it the user access regions with their doorbells.
+
+::
+
+    0x0000 firmware version          0x0010 command queue address, sizes   0x0018 command doorbell
+    0x01fc initializing              0x0200 health buffer                  0x1000 internal timer
+    0x1010 health counter            from region 16 (0x10000) on: pages of 4 KiB each with
+
+    0x20 CQ arm    0x40 EQ update and arm    0x48 EQ update    0x800..0xfff send doorbells
+
+All registers are big-endian. Source: ``struct mlx5_init_seg`` in ``include/linux/mlx5/device.h``;
+doorbells as the kernel and rdma-core ring them.
+"""
+
+from __future__ import annotations
+
+from emu.clock import Scheduler
+from emu.nic.checks import Rule
+from emu.nic.cq import Arm
+from emu.personality.mlx5.commandqueue import LOG_ENTRIES, LOG_STRIDE, CommandQueue
+from emu.personality.mlx5.device import Mlx5Device
+from emu.personality.mlx5.formats.record import CONSUMER_BITS, extend
+from emu.personality.mlx5.identity import COMMAND_INTERFACE, FIRMWARE, FIRST_UAR, UAR_SIZE
+
+__all__ = ["Registers"]
+
+FW_REVISION, INTERFACE = 0x000, 0x004
+QUEUE_HIGH, QUEUE_LOW, QUEUE_DOORBELL = 0x010, 0x014, 0x018
+INITIALIZING = 0x1FC
+HEALTH = range(0x200, 0x240)
+TIMER_HIGH, TIMER_LOW = 0x1000, 0x1004
+HEALTH_COUNTER = 0x1010
+FIRST_DOORBELL = FIRST_UAR * UAR_SIZE
+
+_UAR_SHIFT = UAR_SIZE.bit_length() - 1
+_UAR_MASK = UAR_SIZE - 1
+_SEND = 0x800
+_CQ_ARM, _EQ_ARM, _EQ_UPDATE = 0x20, 0x40, 0x48
+_ANY_COMPLETION = 1 << 24
+"""Command bit of a CQ doorbell: without it any completion counts, with it solicited ones only."""
+_INDEX_MASK = (1 << CONSUMER_BITS) - 1
+
+_NAMES = (
+    (FW_REVISION, "fw_rev", "firmware version: minor << 16 | major"),
+    (INTERFACE, "cmdif_rev_fw_sub", "command interface revision << 16 | firmware sub-minor"),
+    (QUEUE_HIGH, "cmdq_addr_h", "command queue address, high half"),
+    (QUEUE_LOW, "cmdq_addr_l_sz", "log2 of its entries << 4 | log2 of their size"),
+    (INITIALIZING, "initializing", "0: the device is ready"),
+    (HEALTH_COUNTER, "health_counter", "advances with every read"),
+)
+
+
+class Registers:
+    """Handler of BAR0; implements :class:`emu.pcie.bar.BarHandler`."""
+
+    def __init__(self, device: Mlx5Device, commands: CommandQueue, scheduler: Scheduler) -> None:
+        self._device = device
+        self._commands = commands
+        self._scheduler = scheduler
+        self._health = 0
+        self._queue_high = 0
+
+    def clear(self) -> None:
+        """Power-on state."""
+        self._queue_high = 0
+
+    def read(self, offset: int, size: int) -> bytes:
+        """A register; zero where there is none."""
+        self._device.nic.counters.mmio_reads += 1
+        word = offset & ~3
+        data = self._word(word).to_bytes(4, "big") + self._word(word + 4).to_bytes(4, "big")
+        return data[offset - word : offset - word + size].ljust(size, b"\0")
+
+    def write(self, offset: int, data: bytes) -> None:
+        """A register or a doorbell."""
+        if offset < FIRST_DOORBELL:
+            self._device.nic.counters.mmio_writes += 1
+            self._write_register(offset, data)
+            return
+        place = offset & _UAR_MASK
+        if place >= _SEND:
+            self._send(offset >> _UAR_SHIFT, place, data)
+        elif place == _CQ_ARM:
+            self._arm_cq(offset >> _UAR_SHIFT, data)
+        elif place in (_EQ_ARM, _EQ_UPDATE):
+            self._update_eq(place, data)
+        else:
+            self._ignore(Rule.C29_UNSUPPORTED, f"no doorbell at {place:#x} of region {offset >> _UAR_SHIFT}")
+
+    def snapshot(self) -> list[dict[str, object]]:
+        """Every named register with its value, read without counting or advancing anything."""
+        return [
+            {
+                "offset": offset,
+                "name": name,
+                "value": self._health if offset == HEALTH_COUNTER else self._word(offset),
+                "meaning": meaning,
+            }
+            for offset, name, meaning in _NAMES
+        ]
+
+    def _word(self, offset: int) -> int:
+        """The 32-bit register at ``offset``."""
+        if offset == FW_REVISION:
+            return FIRMWARE[1] << 16 | FIRMWARE[0]
+        if offset == INTERFACE:
+            return COMMAND_INTERFACE << 16 | FIRMWARE[2]
+        if offset == QUEUE_HIGH:
+            return self._queue_high
+        if offset == QUEUE_LOW:
+            return LOG_ENTRIES << 4 | LOG_STRIDE
+        if offset == HEALTH_COUNTER:
+            # A counter that stands still tells the driver that the device is dead.
+            self._health = (self._health + 1) & 0xFFFFFF
+            return self._health
+        if offset in (TIMER_HIGH, TIMER_LOW):
+            now = self._scheduler.now()
+            return now >> 32 & 0xFFFFFFFF if offset == TIMER_HIGH else now & 0xFFFFFFFF
+        return 0
+
+    def _write_register(self, offset: int, data: bytes) -> None:
+        value = int.from_bytes(data, "big")
+        if len(data) != 4:
+            self._device.nic.counters.bad_mmio += 1
+        elif offset == QUEUE_HIGH:
+            self._queue_high = value
+        elif offset == QUEUE_LOW:
+            self._commands.base = self._queue_high << 32 | value & ~0xFFF
+        elif offset == QUEUE_DOORBELL:
+            self._commands.ring(value)
+        else:
+            self._device.nic.counters.bad_mmio += 1
+
+    def _send(self, uar: int, place: int, data: bytes) -> None:
+        """A send doorbell: the first eight bytes of a descriptor, of which only the queue number counts."""
+        if len(data) == 8:
+            number = int.from_bytes(data[4:7], "big")
+        elif len(data) == 4 and place & 7 == 4:
+            number = int.from_bytes(data[:3], "big")
+        else:
+            # The first half of a doorbell in two stores says nothing yet.
+            return
+        door = self._device.doors.get(number)
+        if door is None:
+            self._ignore(
+                Rule.C02_OWNER, f"doorbell in region {uar} for queue {number:#x}, which has none", number
+            )
+        elif door.uar != uar:
+            text = f"queue {number:#x} was rung through region {uar} but belongs to region {door.uar}"
+            self._ignore(Rule.C02_OWNER, text, number)
+        else:
+            door.ring()
+
+    def _arm_cq(self, uar: int, data: bytes) -> None:
+        if len(data) != 8:
+            self._ignore(Rule.C12_WIDTH, f"{len(data)}-byte store to the CQ doorbell of region {uar}")
+            return
+        word, number = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big") & 0xFFFFFF
+        cq = self._device.nic.cqs.items.get(number)
+        if cq is None:
+            self._ignore(Rule.C02_OWNER, f"doorbell in region {uar} for CQ {number}, which does not exist")
+            return
+        self._device.nic.counters.doorbells += 1
+        kind = Arm.SOLICITED if word & _ANY_COMPLETION else Arm.NEXT
+        cq.arm(extend(word & _INDEX_MASK, CONSUMER_BITS, cq.consumer), kind)
+
+    def _update_eq(self, place: int, data: bytes) -> None:
+        value = int.from_bytes(data[:4], "big")
+        eq = self._device.nic.eqs.items.get(value >> 24)
+        if len(data) != 4 or eq is None:
+            self._ignore(Rule.C02_OWNER, f"doorbell for event queue {value >> 24}, which does not exist")
+            return
+        index = extend(value & _INDEX_MASK, CONSUMER_BITS, eq.consumer)
+        eq.consume(index, arm=place == _EQ_ARM)
+
+    def _ignore(self, rule: Rule, text: str, qpn: int | None = None) -> None:
+        self._device.nic.counters.doorbells_ignored += 1
+        self._device.nic.checks.report(rule, f"{text}; doorbell ignored", qpn=qpn)
