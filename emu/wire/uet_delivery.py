@@ -107,7 +107,7 @@ class UET(Layer):
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         udp = self.underlayer
         if _profile.udp_checksum_ipv6 and isinstance(udp, UDP) and isinstance(udp.underlayer, IPv6):
-            # IPv6 forbids checksum 0, which is right for IPv4 alone; a value the user set stays.
+            # Without the default of 0 UDP computes it; a value the user set stays.
             udp.overloaded_fields = {"dport": UET_PORT}
         body = pkt + pay
         if self.crc is not None:

@@ -38,7 +38,8 @@ class Profile:
         from the IP source address on; else only what follows the IP header.
         The UDP checksum counts as 0 in it.
     ``udp_checksum_ipv6``
-        Compute the UDP checksum over IPv6, which forbids 0; IPv4 always sends 0.
+        Compute the UDP checksum over IPv6 too. Off, both ends agree on 0, which a switch that trims keeps
+        right; IPv4 always sends 0.
     ``dscp_data``, ``dscp_trimmed``, ``dscp_trimmed_last_hop``, ``dscp_control``
         DSCP values of the traffic classes; the specification names the classes only. ACKs, NACKs and control
         packets are control.
@@ -54,7 +55,7 @@ class Profile:
     trailer: Trailer = Trailer.NONE
     crc_order: Literal["little", "big"] = "little"
     crc_covers_addresses: bool = True
-    udp_checksum_ipv6: bool = True
+    udp_checksum_ipv6: bool = False
     dscp_data: int = 0
     dscp_trimmed: int = 16
     dscp_trimmed_last_hop: int = 18

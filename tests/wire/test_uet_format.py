@@ -7,9 +7,12 @@ import pytest
 
 from emu.wire import uet_pds, uet_ses, uet_tss
 from emu.wire.crc32c import crc32c
-from emu.wire.uet_codec import PDS_SIZE, SES_SIZE
 from emu.wire.uet_format import Field, HeaderFormat, Truncated
 from tests.wire.uet_vectors import FRAMES, HEADERS
+
+# Sizes in bytes by packet type and by next header, as the reference has them.
+PDS_SIZE = {2: 12, 3: 12, 4: 8, 5: 8, 6: 4, 7: 12, 8: 32, 9: 40, 10: 16, 11: 16, 12: 32, 13: 16, 14: 16}
+SES_SIZE = {1: 20, 2: 32, 3: 44, 4: 12, 5: 20, 6: 12}
 
 FORMATS = [
     uet_pds.PROLOGUE,

@@ -228,6 +228,10 @@ def test_a_crc_without_ip_below_is_zero_and_said_so(with_crc: None) -> None:
 
 def test_ipv6_gets_a_udp_checksum_and_native_ip_an_entropy_header(with_crc: None) -> None:
     over = IPv6(src="2001:db8::1", dst="2001:db8::2")
+    silent = bytes(Ether(src=_A, dst=_B) / over / UDP(sport=7) / first_write())
+    assert Ether(silent)[UDP].chksum == 0
+    assert packet_crc_ok(silent[14:])
+    uet.use(Profile(trailer=Trailer.CRC, udp_checksum_ipv6=True))
     octets = bytes(Ether(src=_A, dst=_B) / over / UDP(sport=7) / first_write())
     packet = Ether(octets)
     assert packet[UDP].dport == 4793
