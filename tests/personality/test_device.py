@@ -76,15 +76,15 @@ class Lab:
         driver.up()
         return Node(nic, gpu, client, gpu_client, machine, driver)
 
-    def pair(self, *, gid_index: int = 0, sq_log_size: int = 4) -> tuple[Qp, Cq, Qp, Cq]:
+    def pair(self, *, gid_index: int = 0, sq_log_size: int = 4, timeout: int = 12) -> tuple[Qp, Cq, Qp, Cq]:
         """A connected queue pair and its CQ on each node."""
         made = []
         for node in self.nodes:
             cq = node.driver.create_cq(log_size=6)
             made.append((node.driver.create_qp(cq, sq_log_size=sq_log_size), cq))
         (qp_a, cq_a), (qp_b, cq_b) = made
-        self.a.driver.connect(qp_a, self.b.driver, qp_b, gid_index)
-        self.b.driver.connect(qp_b, self.a.driver, qp_a, gid_index)
+        self.a.driver.connect(qp_a, self.b.driver, qp_b, gid_index, timeout=timeout)
+        self.b.driver.connect(qp_b, self.a.driver, qp_a, gid_index, timeout=timeout)
         return qp_a, cq_a, qp_b, cq_b
 
     def await_cqes(self, cq: Cq, count: int = 1) -> list[Any]:
