@@ -181,7 +181,7 @@ class Responder:
         if not info.payload.allows(packet.payload_length, self._connection.mtu):
             raise _Refusal(
                 Nak.INVALID_REQUEST,
-                f"{info.name} with {packet.payload_length} payload bytes, must be {info.payload.value}",
+                f"{info.name} with {packet.payload_length} payload bytes, must be {info.payload.text}",
                 cause=Cause.BAD_LENGTH,
             )
 
