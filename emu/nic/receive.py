@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from emu.nic.checks import Rule
@@ -49,7 +48,8 @@ class ReceiveQueue:
         self._platform = platform
         self._qp = qp
         self.ring = Ring(memory, slot_size or platform.formats.receive.slot_size, log_size, platform.dma)
-        self._buffer: deque[ReceiveRequest | WqeFault] = deque()
+        self._buffer: list[ReceiveRequest | WqeFault] = []
+        """Elements read and not handed out, the next one last."""
         self._failed = False
         self.news = False
         """Elements were posted and the engine has not been told."""
@@ -103,7 +103,7 @@ class ReceiveQueue:
         while True:
             if not self._buffer and not self._fill():
                 return None
-            element = self._buffer.popleft()
+            element = self._buffer.pop()
             self.taken = (element.index + 1) & MASK
             if isinstance(element, ReceiveRequest):
                 return element
@@ -127,7 +127,7 @@ class ReceiveQueue:
                 WqeFault(first, Rule.NONE, Cause.BUS_ERROR, f"receive ring: {error}", 1, Status.LOC_PROT_ERR)
             )
             return True
-        self._buffer.extend(platform.formats.receive.decode(burst, first, count, self._qp))
+        self._buffer = platform.formats.receive.decode(burst, first, count, self._qp)[::-1]
         return True
 
     def _consult_record(self) -> None:

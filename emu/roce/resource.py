@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,7 +43,8 @@ class ResourceRing:
     """The last READs and atomics in request order; the oldest goes when a new one needs the room."""
 
     def __init__(self, size: int) -> None:
-        self._entries: deque[Resource] = deque(maxlen=size)
+        self._size = size
+        self._entries: list[Resource] = []
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(self._entries)
@@ -53,16 +53,17 @@ class ResourceRing:
     def full(self) -> bool:
         """True when a further request would push out one that is not answered yet."""
         entries = self._entries
-        return len(entries) == entries.maxlen and (not entries or not entries[0].replied)
+        return len(entries) >= self._size and (not entries or not entries[0].replied)
 
     def resize(self, size: int) -> None:
         """Keep ``size`` requests from now on."""
-        if size != self._entries.maxlen:
-            self._entries = deque(self._entries, maxlen=size)
+        self._size = size
+        del self._entries[: max(0, len(self._entries) - size)]
 
     def add(self, resource: Resource) -> None:
         """Remember a newly accepted request."""
         self._entries.append(resource)
+        self.resize(self._size)
 
     def find(self, psn: int) -> Resource | None:
         """The last request that owned ``psn``: PSNs come round while an entry stays."""

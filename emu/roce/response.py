@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from emu.nic.engine import ProtectionError
@@ -60,7 +59,7 @@ class ResponseQueue:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._waiting: deque[Acknowledgement | AtomicReply | ReadStream] = deque()
+        self._waiting: list[Acknowledgement | AtomicReply | ReadStream] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -112,15 +111,15 @@ class ResponseQueue:
             if isinstance(job, ReadStream):
                 error = self._read_packet(job, msn)
                 if error is not None:
-                    waiting.popleft()
+                    del waiting[0]
                     if not job.repeat:
                         return sent, ((job.resource.first + job.index) & PSN_MASK, error)
                     continue
                 if job.index == job.resource.packets:
                     job.resource.replied = True
-                    waiting.popleft()
+                    del waiting[0]
             else:
-                waiting.popleft()
+                del waiting[0]
                 if isinstance(job, AtomicReply):
                     resource = job.resource
                     resource.replied = True
