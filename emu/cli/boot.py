@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from emu.cli.output import console, guarded
+from emu.cli.output import JsonFlag, console, guarded, print_json
 
 __all__ = ["boot"]
 
@@ -24,6 +24,7 @@ def boot(
     capture: Annotated[Path | None, typer.Option("--capture", help="Capture file to write.")] = None,
     no_capture: Annotated[bool, typer.Option("--no-capture", help="Write no capture.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the QEMU line instead.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Boot a guest with the NIC and a vGPU into a shell on this terminal.
 
@@ -45,7 +46,10 @@ def boot(
     installation = Installation.require(accelerator)
     command = qemu_command(lab, "node0", installation, directory, shares=shares, interactive=True)
     if dry_run:
-        typer.echo(command.text())
+        if as_json:
+            print_json({"node0": command.argv()})
+        else:
+            typer.echo(command.text())
         return
     path = None if no_capture else capture or directory / "capture.pcapng"
     server = ServerProcess(lab, directory, path)
@@ -56,6 +60,8 @@ def boot(
         status = subprocess.call(command.argv())
     finally:
         server.stop()
-    if path is not None:
+    if as_json:
+        print_json({"status": status, "capture": path})
+    elif path is not None:
         console.print(f"capture: {path}", highlight=False, soft_wrap=True)
     raise typer.Exit(status)

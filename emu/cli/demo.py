@@ -35,7 +35,7 @@ def demo(
     from emu.lab.demo import DemoOptions, run_demo
 
     if dry_run:
-        _print_commands(transport, loss, seed, accelerator)
+        _print_commands(transport, loss, seed, accelerator, as_json)
         return
     folder = out or Path(tempfile.mkdtemp(prefix="vrnic-demo-"))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -55,7 +55,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def _print_commands(transport: str, loss: float, seed: int, accelerator: str) -> None:
+def _print_commands(transport: str, loss: float, seed: int, accelerator: str, as_json: bool) -> None:
     from emu.control.locate import lab_directory
     from emu.lab.installation import Installation
     from emu.lab.runner import qemu_command
@@ -63,5 +63,10 @@ def _print_commands(transport: str, loss: float, seed: int, accelerator: str) ->
 
     lab = default_lab(transport=transport, loss=loss, seed=seed)
     installation = Installation.require(accelerator)
-    for node in lab.nodes:
-        typer.echo(qemu_command(lab, node.name, installation, lab_directory("demo")).text())
+    folder = lab_directory("demo")
+    commands = {node.name: qemu_command(lab, node.name, installation, folder) for node in lab.nodes}
+    if as_json:
+        print_json({name: command.argv() for name, command in commands.items()})
+    else:
+        for command in commands.values():
+            typer.echo(command.text())

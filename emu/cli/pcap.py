@@ -50,6 +50,9 @@ def show(
         str | None, typer.Option("--filter", "-Y", help="Wireshark display filter.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every field of every packet as JSON.")
+    ] = False,
 ) -> None:
     """Print a capture with the set-up's tshark: frames and device events in order.
 
@@ -58,7 +61,9 @@ def show(
     """
     from emu.setup.tree import Tree
 
-    more = () if expression is None else ("-Y", expression)
+    more: tuple[str, ...] = () if expression is None else ("-Y", expression)
+    if as_json:
+        more += ("-T", "json")
     argv = [*Tree.require().tshark_command(), *tshark_arguments(file.resolve(), *more)]
     if dry_run:
         typer.echo(shlex.join(argv))
