@@ -25,6 +25,8 @@ BURST = 16
 
 They belong to the device from the doorbell on, so reading early is allowed.
 """
+FLUSH = 256
+"""Elements flushed in one turn: a deep ring must not keep the loop from its other work."""
 
 
 class ReceiveQueue:
@@ -35,7 +37,18 @@ class ReceiveQueue:
     record serves, where its policy allows: it is read again whenever the ring looks empty.
     """
 
-    __slots__ = ("_buffer", "_failed", "_platform", "_qp", "completed", "doorbell", "news", "ring", "taken")
+    __slots__ = (
+        "_buffer",
+        "_failed",
+        "_flushed",
+        "_platform",
+        "_qp",
+        "completed",
+        "doorbell",
+        "news",
+        "ring",
+        "taken",
+    )
 
     def __init__(
         self,
@@ -51,6 +64,7 @@ class ReceiveQueue:
         self._buffer: list[ReceiveRequest | WqeFault] = []
         """Elements read and not handed out, the next one last."""
         self._failed = False
+        self._flushed = 0
         self.news = False
         """Elements were posted and the engine has not been told."""
         self.doorbell = self.taken = self.completed = 0
@@ -59,6 +73,7 @@ class ReceiveQueue:
         """Empty the ring; the next element has running index ``index``."""
         self._buffer.clear()
         self._failed = False
+        self._flushed = 0
         self.news = False
         self.doorbell = self.taken = self.completed = index
 
@@ -94,8 +109,13 @@ class ReceiveQueue:
             self.news = True
             platform.counters.doorbells += 1
 
+    def next_turn(self) -> None:
+        """What :attr:`news` announced is about to be told to the engine."""
+        self.news = False
+        self._flushed = 0
+
     def take(self) -> ReceiveRequest | None:
-        """The next element, None when there is none.
+        """The next element, None when there is none, or in ERR when this turn has flushed enough of them.
 
         :raises ProtectionError: it is malformed or cannot be read. It is consumed then, with an error
             completion.
@@ -103,6 +123,11 @@ class ReceiveQueue:
         while True:
             if not self._buffer and not self._fill():
                 return None
+            if self._qp.state is QpState.ERR:
+                if self._flushed == FLUSH:
+                    self.news = True
+                    return None
+                self._flushed += 1
             element = self._buffer.pop()
             self.taken = (element.index + 1) & MASK
             if isinstance(element, ReceiveRequest):

@@ -192,7 +192,7 @@ class Submission:
         now = self._platform.scheduler.now()
         receive = qp.receive
         if receive is not None and receive.news:
-            receive.news = False
+            receive.next_turn()
             engine.receive_posted(now)
         if qp.fetched != qp.doorbell and self._may_fetch(qp):
             self._fetch(qp)
@@ -202,6 +202,8 @@ class Submission:
         if qp.fault is not None:
             self._settle(qp, qp.fault)
         self._arm(qp)
+        if receive is not None and receive.news:
+            return True
         return more or (qp.fetched != qp.doorbell and self._may_fetch(qp))
 
     @staticmethod

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from emu.events import Kind
 from emu.nic.engine import AsyncEvent, ProtectionError
+from emu.nic.receive import FLUSH
 from emu.nic.work import Cause, Opcode, QpState, Status
 from emu.personality.vrnic.contract.codes import AdminOpcode, CheckId, DbrPolicy, EventType
+from emu.roce import create_engine, parse
 from tests.personality.bare_machine import GID, MAC, BareMachine
 from tests.personality.driver import Cq, Driver, Qp
 
@@ -226,6 +228,24 @@ class TestReceive:
             (0, Status.WR_FLUSH_ERR, Cause.FLUSHED),
             (1, Status.WR_FLUSH_ERR, Cause.FLUSHED),
         ]
+
+    def test_a_deep_ring_is_flushed_over_several_turns(self) -> None:
+        machine = BareMachine(create_engine=create_engine, parse=parse)
+        driver = Driver(machine)
+        driver.up()
+        cq = driver.create_cq(log_size=10)
+        qp = driver.create_qp(cq, rq_log_size=10)
+        driver.to_init(qp)
+        count = 3 * FLUSH
+        for _ in range(count):
+            qp.post_receive(0, 0, 8)
+        qp.ring_receive()
+        machine.nic.qps.items[qp.number].enter_error("the test says so")
+        assert len(outcomes(cq)) == FLUSH
+        machine.settle()
+        assert outcomes(cq) == [(index, Status.WR_FLUSH_ERR, Cause.FLUSHED) for index in range(FLUSH, count)]
+        driver.move(qp, QpState.RESET)
+        assert outcomes(cq) == []
 
     def test_a_doorbell_too_far_ahead_or_older_is_ignored(self, driver: Driver) -> None:
         qp, _ = ready_qp(driver, rq_log_size=2)
