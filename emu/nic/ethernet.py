@@ -106,12 +106,9 @@ class ScatterFormat(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """What both kinds of queue are made of. ``slot_size`` is bytes.
+    """What both kinds of queue are made of. ``slot_size`` is bytes."""
 
-    A queue without a domain can exist, and use no memory.
-    """
-
-    pd: ProtectionDomain | None
+    pd: ProtectionDomain
     cq: CompletionQueue
     ring: RingMemory
     log_size: int
@@ -167,8 +164,6 @@ class _EthernetQueue:
 
     def _pieces(self, sge: Sge, access: Access) -> list[tuple[int, int]]:
         """Bus pieces of a data segment. :raises ProtectionError: its key does not allow it."""
-        if self.pd is None:
-            raise ProtectionError(f"Ethernet queue {self.number:#x} has no protection domain")
         region = self._keys.check(sge.lkey, sge.address, sge.length, self.pd, access, remote=False)
         return region.translate(sge.address, sge.length)
 

@@ -38,6 +38,8 @@ class Transport(enum.IntEnum):
     UET_RUD = 9
     UET_RUDI = 10
     UET_UUD = 11
+    LOCAL = 16
+    """No wire: elements work on the NIC itself."""
 
 
 class Opcode(enum.IntEnum):

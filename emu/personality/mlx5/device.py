@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from emu.nic.context import Context
+from emu.nic.context import Context, ProtectionDomain
 from emu.nic.device import Nic
 from emu.nic.eq import EventQueue
 from emu.nic.errors import ErrorKind, NicError
@@ -91,6 +91,7 @@ class Mlx5Device:
 
     def _start(self) -> None:
         self.context: Context = self.nic.alloc_context()
+        self._no_keys = ProtectionDomain(0, self.context)
         self.objects = _Objects()
         self.tirs: ObjectTable[Tir] = ObjectTable("TIR", SMALL_TABLE, 1, LAST_NUMBER)
         self.rqts: ObjectTable[list[int]] = ObjectTable("RQ table", SMALL_TABLE, 1, LAST_NUMBER)
@@ -105,6 +106,13 @@ class Mlx5Device:
         self.qp_contexts: dict[int, dict[str, int]] = {}
         self.command_eq: EventQueue | None = None
         self.steering = Steering()
+
+    def pd(self, number: int) -> ProtectionDomain:
+        """A protection domain; 0 is one without keys, for queues of the driver's own that touch no memory.
+
+        :raises NicError: BAD_OBJECT.
+        """
+        return self.nic.pds.get(number, "pd") if number else self._no_keys
 
     def queue_number(self) -> int:
         """A number for an Ethernet queue of either kind. :raises NicError: NO_RESOURCE."""

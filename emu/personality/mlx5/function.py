@@ -11,6 +11,8 @@ from emu.events import EventBus
 from emu.fabric.port import Port
 from emu.nic.device import Nic
 from emu.nic.engine import EngineFactory, PacketParser
+from emu.nic.local import LocalEngine
+from emu.nic.work import Transport
 from emu.pcie.caps.serial import eui64
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
@@ -68,7 +70,9 @@ def build_mlx5_function(
         scheduler=scheduler,
         events=events,
         formats=mlx5_formats(LIMITS),
-        create_engine=create_engine,
+        create_engine=lambda transport, host: (
+            LocalEngine(host) if transport is Transport.LOCAL else create_engine(transport, host)
+        ),
         parse=parse,
         mac=mac,
         gids=gids,

@@ -17,11 +17,12 @@ _TOKEN = re.compile(r"\w+|[{}\[\];]|[^\w\s]")
 class HeaderStructure:
     """Size in bits, and bit offset and width of every member; those of a nested one as ``member.field``.
 
-    An array's width is that of one element.
+    An array's width is that of one element; ``arrays`` has that of all of them.
     """
 
     bits: int = 0
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
+    arrays: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class KernelHeader:
@@ -72,11 +73,14 @@ class KernelHeader:
                 width = counts.pop()
             if name:
                 found.fields[name] = (base, width)
-            for field_name, (offset, size) in inner.fields.items():
-                found.fields[f"{name}.{field_name}" if name else field_name] = (base + offset, size)
+            for ours, theirs in ((found.fields, inner.fields), (found.arrays, inner.arrays)):
+                for field_name, (offset, size) in theirs.items():
+                    ours[f"{name}.{field_name}" if name else field_name] = (base + offset, size)
             total = width
             for count in counts:
                 total *= count
+            if counts and name:
+                found.arrays[name] = (base, total)
             found.bits = found.bits + total if kind == "struct" else max(found.bits, total)
         return found, at + 1
 

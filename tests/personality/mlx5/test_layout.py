@@ -56,6 +56,8 @@ def test_every_field_is_where_the_kernel_has_it(header: KernelHeader) -> None:
     for table in TABLES:
         theirs = header.structure(table.name) or HeaderStructure()
         for name, where in table.fields.items():
+            if tuple(where) == theirs.arrays.get(name):
+                continue
             if not _same(f"{table.name}.{name}", where, theirs.fields.get(name)):
                 wrong.append(f"{table.name}.{name}: {tuple(where)}, the kernel has {theirs.fields.get(name)}")
     assert wrong == [], "\n".join(wrong)
@@ -76,9 +78,10 @@ def test_the_newest_header_has_every_field_at_its_full_width() -> None:
     for table in TABLES:
         for name, where in table.fields.items():
             found = [
-                structure.fields.get(name)
+                place
                 for each in headers
                 if (structure := each.structure(table.name)) is not None
+                for place in (structure.fields.get(name), structure.arrays.get(name))
             ]
             assert tuple(where) in found, f"{table.name}.{name}"
 

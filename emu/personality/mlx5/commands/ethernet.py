@@ -122,8 +122,7 @@ def _config(device: Mlx5Device, request: Request, cqn: int) -> QueueConfig:
     if len(pages) * size - work["page_offset"] * size // 64 < length:
         raise NicError(ErrorKind.BAD_FIELD, f"{len(pages)} pages hold no {length} bytes", "pas")
     return QueueConfig(
-        # A driver's queue for what it drops has no domain.
-        pd=device.nic.pds.get(work["pd"], "pd") if work["pd"] else None,
+        pd=device.pd(work["pd"]),
         cq=device.nic.cqs.get(cqn, "cqn"),
         ring=ring_memory(work, pages, "log_wq_pg_sz", length),
         log_size=log_size,

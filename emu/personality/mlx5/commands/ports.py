@@ -111,8 +111,7 @@ def _set_list(device: Mlx5Device, request: Request, kind: int, size: int) -> Non
 def set_roce_address(device: Mlx5Device, request: Request) -> None:
     """An entry of the RoCE address table; all zero empties it."""
     index = _address_index(request)
-    at = layout.SET_ROCE_ADDRESS_IN.byte("roce_address.source_l3_address")
-    gid = request.data[at : at + GID_BYTES]
+    gid = request["roce_address.source_l3_address"].to_bytes(GID_BYTES, "big")
     if not any(gid):
         device.port.addresses.pop(index, None)
         return
@@ -134,8 +133,7 @@ def query_roce_address(device: Mlx5Device, request: Request) -> Mapping[str, int
         return {}
     mac = int.from_bytes(address.mac, "big")
     return {
-        # The address is 16 bytes from here; the table names its first one.
-        "roce_address.source_l3_address": address.gid[0],
+        "roce_address.source_l3_address": int.from_bytes(address.gid, "big"),
         "roce_address.source_mac_47_32": mac >> 32,
         "roce_address.source_mac_31_0": mac & 0xFFFFFFFF,
         "roce_address.roce_version": address.version,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from emu.nic.errors import ErrorKind, NicError
@@ -30,6 +31,7 @@ TRANSPORTS = {
     QpService.UC: Transport.ROCE_UC,
     QpService.UD: Transport.ROCE_UD,
     QpService.QP1: Transport.ROCE_UD,
+    QpService.REG_UMR: Transport.LOCAL,
 }
 MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
 STATES = {
@@ -55,7 +57,7 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
         transport = TRANSPORTS[QpService(context["st"])]
     except (ValueError, KeyError):
         raise NicError(ErrorKind.UNSUPPORTED, f"service {context['st']:#x} is not offered", "st") from None
-    pd = nic.pds.get(context["pd"], "pd")
+    pd = device.pd(context["pd"])
     device.objects.uars.get(context["uar_page"], "uar_page")
     send_cq, receive_cq = _cqs(device, context)
     receive_bytes, receive = 0, None
@@ -136,6 +138,9 @@ def _step(source: QpState, target: QpState, required: Mapping[Transport, ModifyM
         mask = ModifyMask.STATE | required.get(qp.transport, required[Transport.ROCE_RC])
         mask |= _optional(optional, qp)
         attributes = _attributes(device, given, context, optional, source)
+        if qp.transport is Transport.LOCAL:
+            # Nobody is at the other end: the port stands for it.
+            attributes = replace(_LOCAL, source_mac=device.port.mac, dest_mac=device.port.mac)
         attributes.state = target
         qp.modify(mask, attributes)
         context.update({name: value for name, value in given.items() if value and name not in _FIXED})
@@ -144,6 +149,7 @@ def _step(source: QpState, target: QpState, required: Mapping[Transport, ModifyM
 
 
 _KNOWN_OPTIONS = sum(OptParam)
+_LOCAL = QpAttributes(dest_gid=bytes(15) + b"\x01")
 _FIXED = frozenset(
     (
         "st",

@@ -384,6 +384,8 @@ QUERY_RQ_IN = Structure("query_rq_in", 0x80, {"rqn": (0x048, 24)})
 
 QUERY_RQ_OUT = Structure("query_rq_out", 0x880, {"rq_context": (0x100, RQC)})
 
-ATTACH_TO_MCG_IN = Structure("attach_to_mcg_in", 0x100, {"qpn": (0x048, 24), "multicast_gid": (0x080, 8)})
+ATTACH_TO_MCG_IN = Structure("attach_to_mcg_in", 0x100, {"qpn": (0x048, 24), "multicast_gid": (0x080, 128)})
 
-DETACH_FROM_MCG_IN = Structure("detach_from_mcg_in", 0x100, {"qpn": (0x048, 24), "multicast_gid": (0x080, 8)})
+DETACH_FROM_MCG_IN = Structure(
+    "detach_from_mcg_in", 0x100, {"qpn": (0x048, 24), "multicast_gid": (0x080, 128)}
+)

@@ -104,7 +104,7 @@ ADS = Structure(
         "hop_limit": (0x058, 8),
         "tclass": (0x064, 8),
         "flow_label": (0x06C, 20),
-        "rgid_rip": (0x080, 8),
+        "rgid_rip": (0x080, 128),
         "dscp": (0x10A, 6),
         "udp_sport": (0x110, 16),
         "eth_prio": (0x121, 3),

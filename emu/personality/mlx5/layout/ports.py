@@ -123,7 +123,7 @@ ROCE_ADDR_LAYOUT = Structure(
     "roce_addr_layout",
     0x100,
     {
-        "source_l3_address": (0x000, 8),
+        "source_l3_address": (0x000, 128),
         "vlan_valid": (0x083, 1),
         "vlan_id": (0x084, 12),
         "source_mac_47_32": (0x090, 16),
@@ -132,7 +132,7 @@ ROCE_ADDR_LAYOUT = Structure(
         "roce_version": (0x0D8, 8),
     },
 )
-"""Entry of the RoCE address table; the address is 128 bits from the start."""
+"""Entry of the RoCE address table."""
 
 NIC_VPORT_CONTEXT = Structure(
     "nic_vport_context",
