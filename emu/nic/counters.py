@@ -45,6 +45,9 @@ class Counters:
     rnr_naks_sent: int = 0
     rnr_naks_received: int = 0
     protection_errors: int = 0
+    out_of_buffer: int = 0
+    pkey_violations: int = 0
+    qkey_violations: int = 0
     check_violations: int = 0
 
     def bump(self, name: str, amount: int = 1) -> None:

@@ -176,10 +176,12 @@ class Nic:
         kind: MemoryKind = MemoryKind.HOST,
         atomic_capable: bool = False,
         variant: int | None = None,
+        invalidatable: bool = False,
     ) -> MemoryRegion:
         """Put ``pages`` behind a key; ``address`` is the virtual address of their first byte.
 
-        ``variant`` is bits 7:0 of the key where the driver chooses them.
+        ``variant`` is bits 7:0 of the key where the driver chooses them; ``invalidatable`` lets a peer's SEND
+        with invalidate take the key out of use.
 
         :raises NicError: BAD_FIELD ``access`` (a remote right to change memory needs LOCAL_WRITE) or
             ``length`` (empty, or past the end of the address space), NO_RESOURCE.
@@ -195,7 +197,7 @@ class Nic:
                 f"{pages.length} bytes at {address:#x} are not a range of memory",
                 "length",
             )
-        return self.keys.add(pd, access, address, pages, kind, atomic_capable, variant)
+        return self.keys.add(pd, access, address, pages, kind, atomic_capable, variant, invalidatable)
 
     def deregister_mr(self, region: MemoryRegion) -> None:
         """Invalidate a key. :raises NicError: BUSY, a ring or doorbell record lives in the region."""

@@ -122,6 +122,12 @@ class EngineHost(Protocol):
     def read_remote(self, rkey: int, address: int, length: int) -> bytes:
         """Read under a remote key. :raises ProtectionError: the key changed since the check."""
 
+    def invalidate(self, rkey: int) -> None:
+        """Take a remote key out of use, as its owner allowed when it was made.
+
+        :raises ProtectionError: it cannot be invalidated from a peer.
+        """
+
     def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
         """64-bit fetch-and-add (``add`` given) or compare-and-swap at ``address``; the old value.
 

@@ -29,7 +29,8 @@ class MemoryRegion:
 
     ``key`` serves as lkey and rkey: table index in bits 31:8, and in bits 7:0 a variant that changes at each
     reuse of the index, so a freed key is recognised. ``pins`` counts the rings and records that live in the
-    region. ``invalidatable`` regions lose their key when a peer says so. ``rights`` is ``access`` as a plain integer: the operators of flags are slow.
+    region. ``invalidatable`` regions lose their key when a peer says so. ``rights`` is ``access`` as a plain
+    integer: the operators of flags are slow.
     """
 
     __slots__ = (
@@ -134,7 +135,7 @@ class MemoryKeys:
     def invalidate(self, key: int, pd: ProtectionDomain) -> None:
         """Take a key out of use because a peer of domain ``pd`` said so. The region waits to be deregistered.
 
-        :raises ProtectionError: unknown or of another domain, not made to be invalidated, or in use by a ring.
+        :raises ProtectionError: unknown, of another domain, not made to be invalidated, or used by a ring.
         """
         region = self._by_key.get(key)
         if region is None or region.pd is not pd:

@@ -185,7 +185,7 @@ class QueuePair:
         self.start_index = config.start_index
         self.phase = config.phase
         self.signal_all = config.signal_all
-        self.attributes = QpAttributes()
+        self.attributes = self._blank()
         self.state = QpState.RESET
         self.closed = False
         self.queued = False
@@ -226,13 +226,13 @@ class QueuePair:
         """
         previous = self.state
         target = given.state if mask & ModifyMask.STATE else previous
-        check_transition(previous, target, mask)
+        check_transition(previous, target, mask, self.transport)
         if self._drain_wanted and target not in (QpState.ERR, QpState.RESET):
             raise NicError(ErrorKind.BAD_STATE, "the send queue still drains; wait for SQ_DRAINED", "state")
         self._check_values(mask, given)
         if target is QpState.RESET:
             self._rewind()
-            attributes = QpAttributes()
+            attributes = self._blank()
         else:
             names = [name for bit, attribute in _ATTRIBUTES.items() if mask & bit for name in attribute]
             attributes = replace(self.attributes, **{name: getattr(given, name) for name in names})
@@ -272,6 +272,13 @@ class QueuePair:
         """Enter ERR; the engine flushes what it has, :class:`Submission` what is still in the ring."""
         if self.state is not QpState.ERR:
             self._enter(replace(self.attributes, state=QpState.ERR), self.state, reason)
+
+    def refuse_work(self, reason: str) -> None:
+        """A send element is malformed, which stops its queue; UC and UD still receive then (SQE)."""
+        if self.transport in _UNRELIABLE and self.state is QpState.RTS:
+            self._enter(replace(self.attributes, state=QpState.SQE), self.state, reason)
+        else:
+            self.enter_error(reason)
 
     def raise_event(self, event: AsyncEvent, reason: str) -> None:
         """Put an event about this queue pair on its subscriber's event queue, without subscribers on that of
@@ -336,6 +343,12 @@ class QueuePair:
         self.engine.modify(attributes, previous)
         self._submission.kick(self)
 
+    def _blank(self) -> QpAttributes:
+        """Attributes of a queue pair in RESET. Datagrams have the port's MTU; no modify sets another."""
+        if self.transport is Transport.ROCE_UD:
+            return QpAttributes(path_mtu=self._platform.limits.port_mtu)
+        return QpAttributes()
+
     def _rewind(self) -> None:
         self._stop_timers()
         self.doorbell = self.fetched = self.completed = self.start_index
@@ -391,5 +404,6 @@ class QueuePair:
                 raise NicError(ErrorKind.BAD_FIELD, f"{name} {shown} is out of range", name)
 
 
+_UNRELIABLE = (Transport.ROCE_UC, Transport.ROCE_UD)
 _ALL_ACCESS = sum(Access)
 _MTUS = (256, 512, 1024, 2048, 4096)

@@ -210,7 +210,7 @@ class Submission:
     def _may_fetch(qp: QueuePair) -> bool:
         if qp.state is QpState.RTS:
             return qp.fault is None and (qp.fetched - qp.completed) & MASK < LOOKAHEAD
-        return qp.state is QpState.ERR
+        return qp.state in _FLUSHING
 
     def _fetch(self, qp: QueuePair) -> None:
         platform = self._platform
@@ -219,7 +219,7 @@ class Submission:
         try:
             burst = qp.sq.read(first, count)
         except BusError as error:
-            if qp.state is QpState.ERR:
+            if qp.state in _FLUSHING:
                 for distance in range(count):
                     self._flush(qp, (first + distance) & MASK)
             else:
@@ -247,7 +247,7 @@ class Submission:
         engine = qp.engine
         for request in found:
             if isinstance(request, WqeFault):
-                if qp.state is not QpState.ERR:
+                if qp.state not in _FLUSHING:
                     self._refuse(qp, request)
                     return
                 self._flush(qp, request.index, request.slots)
@@ -265,7 +265,7 @@ class Submission:
             )
 
     def _settle(self, qp: QueuePair, fault: WqeFault) -> None:
-        if qp.state is QpState.ERR:
+        if qp.state in _FLUSHING:
             # Something else failed first: the slot is read again and flushed like its neighbours.
             qp.fault = None
         elif qp.completed == fault.index:
@@ -280,7 +280,7 @@ class Submission:
                     cause=fault.cause,
                 )
             )
-            qp.enter_error(fault.text)
+            qp.refuse_work(fault.text)
 
     @staticmethod
     def _flush(qp: QueuePair, index: int, slots: int = 1) -> None:
@@ -331,3 +331,4 @@ class Submission:
 
 
 _NO_SEND = (QpState.RESET, QpState.INIT, QpState.RTR)
+_FLUSHING = (QpState.ERR, QpState.SQE)

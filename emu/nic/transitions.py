@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which queue pair states follow which, and the attributes each step needs.
 
-The table is that of reliable connections as Linux checks it (``ib_modify_qp_is_ok``); nothing changes when a
-step is refused.
+The tables are those that Linux checks (``ib_modify_qp_is_ok``), one for each service; nothing changes when a
+step is refused. Transports of Ultra Ethernet take the steps of reliable connections.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emu.nic.errors import ErrorKind, NicError
-from emu.nic.work import ModifyMask, QpState
+from emu.nic.work import ModifyMask, QpState, Transport
 
 __all__ = ["check_transition"]
 
@@ -54,14 +54,46 @@ _RC: dict[tuple[QpState, QpState], _Step] = {
     (QpState.SQD, QpState.RTS): _Step(optional=M.ACCESS_FLAGS | M.MIN_RNR_TIMER),
 }
 
+_UC: dict[tuple[QpState, QpState], _Step] = {
+    (QpState.RESET, QpState.INIT): _Step(required=_IDENTITY),
+    (QpState.INIT, QpState.INIT): _Step(optional=_IDENTITY),
+    (QpState.INIT, QpState.RTR): _Step(
+        required=M.AV | M.PATH_MTU | M.DEST_QPN | M.RQ_PSN, optional=M.ACCESS_FLAGS | M.PKEY_INDEX
+    ),
+    (QpState.RTR, QpState.RTS): _Step(required=M.SQ_PSN, optional=M.ACCESS_FLAGS),
+    (QpState.RTS, QpState.RTS): _Step(optional=M.ACCESS_FLAGS),
+    (QpState.RTS, QpState.SQD): _Step(),
+    (QpState.SQD, QpState.SQD): _Step(optional=M.AV | M.ACCESS_FLAGS | M.PKEY_INDEX),
+    (QpState.SQD, QpState.RTS): _Step(optional=M.ACCESS_FLAGS),
+    (QpState.SQE, QpState.RTS): _Step(optional=M.ACCESS_FLAGS),
+}
 
-def check_transition(current: QpState, target: QpState, mask: ModifyMask) -> None:
-    """Check one modify.
+_DATAGRAM_IDENTITY = M.PKEY_INDEX | M.PORT | M.QKEY
+
+_UD: dict[tuple[QpState, QpState], _Step] = {
+    (QpState.RESET, QpState.INIT): _Step(required=_DATAGRAM_IDENTITY),
+    (QpState.INIT, QpState.INIT): _Step(optional=_DATAGRAM_IDENTITY),
+    (QpState.INIT, QpState.RTR): _Step(optional=M.PKEY_INDEX | M.QKEY),
+    (QpState.RTR, QpState.RTS): _Step(required=M.SQ_PSN, optional=M.QKEY),
+    (QpState.RTS, QpState.RTS): _Step(optional=M.QKEY),
+    (QpState.RTS, QpState.SQD): _Step(),
+    (QpState.SQD, QpState.SQD): _Step(optional=M.PKEY_INDEX | M.QKEY),
+    (QpState.SQD, QpState.RTS): _Step(optional=M.QKEY),
+    (QpState.SQE, QpState.RTS): _Step(optional=M.QKEY),
+}
+
+_TABLES = {Transport.ROCE_UC: _UC, Transport.ROCE_UD: _UD}
+
+
+def check_transition(
+    current: QpState, target: QpState, mask: ModifyMask, transport: Transport = Transport.ROCE_RC
+) -> None:
+    """Check one modify of a queue pair of service ``transport``.
 
     :raises NicError: BAD_STATE for a step that does not exist or lacks an attribute, BAD_FIELD (``mask``) for
         an attribute that the step does not take.
     """
-    step = _step(current, target)
+    step = _step(current, target, transport)
     if step is None:
         raise NicError(
             ErrorKind.BAD_STATE, f"a queue pair cannot go from {current.name} to {target.name}", "state"
@@ -79,10 +111,10 @@ def check_transition(current: QpState, target: QpState, mask: ModifyMask) -> Non
         )
 
 
-def _step(current: QpState, target: QpState) -> _Step | None:
+def _step(current: QpState, target: QpState, transport: Transport) -> _Step | None:
     if target is QpState.RESET or (target is QpState.ERR and current is not QpState.RESET):
         return _Step()
-    return _RC.get((current, target))
+    return _TABLES.get(transport, _RC).get((current, target))
 
 
 def _names(mask: ModifyMask) -> str:

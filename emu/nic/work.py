@@ -53,6 +53,7 @@ class Opcode(enum.IntEnum):
     SEND_IMM = 5
     ATOMIC_ADD = 6
     ATOMIC_CAS = 7
+    SEND_INV = 8
 
 
 class CompletionOpcode(enum.IntEnum):
@@ -186,6 +187,7 @@ class SendRequest:
     element is at ``index + slots``. ``length`` is the payload in bytes (for READ: bytes asked for; for
     atomics 4 or 8). ``inline`` is the payload itself when it was in the descriptor. ``sges`` is the gather
     list, or for READ and atomics the scatter list of the result. ``swap_add``/``compare`` are host integers.
+    ``rkey`` of SEND_INV is the key to invalidate at the peer.
     ``handle``, ``dest_qpn`` and ``qkey`` are for datagrams only. ``cookie`` is the personality's own, handed
     back in the completion.
     """
@@ -232,7 +234,8 @@ class Completion:
     ``immediate`` is the 32-bit value as on the wire (big-endian number) or None, ``cause`` a vendor code that
     says more than ``status`` (0 when there is nothing more to say).
 
-    Of a received datagram ``length`` includes the 40 bytes for the network header before the data,
+    ``invalidated`` is the key that the sender had invalidated here, None when there was none. Of a received
+    datagram ``length`` includes the 40 bytes for the network header before the data,
     ``source_qpn`` is the sender and ``ip_version`` (4 or 6, else 0) tells what those 40 bytes hold: an IPv6
     header, or twenty zero bytes and an IPv4 header.
     """
@@ -248,6 +251,7 @@ class Completion:
     cookie: object = None
     source_qpn: int = 0
     ip_version: int = 0
+    invalidated: int | None = None
 
 
 @dataclass(slots=True)

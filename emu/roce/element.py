@@ -49,12 +49,18 @@ class Operation:
     only: int = 0
     write: bool = False
     immediate: bool = False
+    invalidate: bool = False
 
 
 def _message(
-    completion: CompletionOpcode, base: str, *, write: bool = False, immediate: bool = False
+    completion: CompletionOpcode,
+    base: str,
+    *,
+    write: bool = False,
+    immediate: bool = False,
+    invalidate: bool = False,
 ) -> Operation:
-    end = "_IMM" if immediate else ""
+    end = "_IMM" if immediate else "_INVALIDATE" if invalidate else ""
     return Operation(
         completion,
         Answer.ACK,
@@ -64,6 +70,7 @@ def _message(
         only=int(RcOpcode[f"{base}_ONLY{end}"]),
         write=write,
         immediate=immediate,
+        invalidate=invalidate,
     )
 
 
@@ -73,6 +80,7 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.WRITE_IMM: _message(CompletionOpcode.WRITE, "WRITE", write=True, immediate=True),
     Opcode.SEND: _message(CompletionOpcode.SEND, "SEND"),
     Opcode.SEND_IMM: _message(CompletionOpcode.SEND, "SEND", immediate=True),
+    Opcode.SEND_INV: _message(CompletionOpcode.SEND, "SEND", invalidate=True),
     Opcode.READ: Operation(CompletionOpcode.READ, Answer.DATA, only=int(RcOpcode.READ_REQUEST)),
     Opcode.ATOMIC_ADD: Operation(CompletionOpcode.ATOMIC_ADD, Answer.ATOMIC, only=int(RcOpcode.FETCH_ADD)),
     Opcode.ATOMIC_CAS: Operation(CompletionOpcode.ATOMIC_CAS, Answer.ATOMIC, only=int(RcOpcode.COMPARE_SWAP)),

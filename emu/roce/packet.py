@@ -85,6 +85,12 @@ class RocePacket:
         """Payload bytes without pad."""
         return memoryview(self.frame)[self._payload_start : self._payload_end]
 
+    @property
+    def network_header(self) -> bytes:
+        """The IPv4 or IPv6 header."""
+        end = self.extension - BTH_SIZE - UDP_SIZE
+        return self.frame[end - (_IPV4_SIZE if len(self.source_ip) == 4 else _IPV6_SIZE) : end]
+
     def __repr__(self) -> str:
         name = self.info.name if self.info is not None else f"opcode {self.opcode:#04x}"
         return f"<{name} qpn={self.dest_qpn:#x} psn={self.psn} payload={self.payload_length}>"

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from emu.nic.work import QpAttributes
+from emu.nic.work import AddressHandle, QpAttributes
 from emu.wire.frame import FramePath
 from emu.wire.template import FrameTemplate
 
-__all__ = ["Templates", "frame_path", "source_port"]
+__all__ = ["Templates", "datagram_path", "frame_path", "source_port"]
 
 _V4_MAPPED = bytes(10) + b"\xff\xff"
 
@@ -27,17 +27,26 @@ def source_port(local_qpn: int, remote_qpn: int) -> int:
 
 def frame_path(attributes: QpAttributes, qpn: int) -> FramePath:
     """Addressing of the frames that QP ``qpn`` sends. IPv4 when both GIDs are IPv4-mapped, IPv6 otherwise."""
-    source, dest = attributes.source_gid, attributes.dest_gid
+    return _path(attributes, qpn, attributes.dest_qpn)
+
+
+def datagram_path(handle: AddressHandle, qpn: int, dest_qpn: int) -> FramePath:
+    """Addressing of the datagrams that QP ``qpn`` sends to ``dest_qpn`` through ``handle``."""
+    return _path(handle, qpn, dest_qpn)
+
+
+def _path(address: AddressHandle | QpAttributes, qpn: int, dest_qpn: int) -> FramePath:
+    source, dest = address.source_gid, address.dest_gid
     if source.startswith(_V4_MAPPED) and dest.startswith(_V4_MAPPED):
         source, dest = source[12:], dest[12:]
     return FramePath(
-        source_mac=attributes.source_mac,
-        dest_mac=attributes.dest_mac,
+        source_mac=address.source_mac,
+        dest_mac=address.dest_mac,
         source_ip=source,
         dest_ip=dest,
-        source_port=attributes.udp_source_port or source_port(qpn, attributes.dest_qpn),
-        traffic_class=attributes.traffic_class,
-        hop_limit=attributes.hop_limit or 64,
+        source_port=address.udp_source_port or source_port(qpn, dest_qpn),
+        traffic_class=address.traffic_class,
+        hop_limit=address.hop_limit or 64,
     )
 
 

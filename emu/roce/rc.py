@@ -7,16 +7,15 @@ from emu.nic.engine import AsyncEvent, EngineHost, Packet
 from emu.nic.work import QpAttributes, QpState, SendRequest
 from emu.roce.connection import Connection
 from emu.roce.packet import RocePacket
+from emu.roce.pkey import pkeys_match
 from emu.roce.requester import Requester
 from emu.roce.responder import Responder
-from emu.wire.opcodes import CLASS_MASK, CNP, Kind, TransportClass
+from emu.wire.opcodes import CLASS_MASK, CNP, TransportClass
 
 __all__ = ["RcEngine"]
 
 _REQUESTS = frozenset({QpState.RTR, QpState.RTS, QpState.SQD})
 _RESPONSES = frozenset({QpState.RTS, QpState.SQD})
-_PKEY_BITS = 0x7FFF
-_PKEY_FULL = 0x8000
 
 
 class RcEngine:
@@ -65,7 +64,7 @@ class RcEngine:
         reason = self._refusal(packet)
         if reason is not None:
             self._drop(reason)
-        elif packet.info is not None and packet.info.kind & Kind.RESPONSE:
+        elif packet.info is not None and packet.info.response:
             self._requester.receive(packet, now)
             self._check_drained()
         else:
@@ -78,13 +77,14 @@ class RcEngine:
             return "congestion notification: no rate control on this queue pair"
         if packet.opcode & CLASS_MASK != TransportClass.RC:
             return f"opcode {packet.opcode:#04x} is of another transport than RC"
-        response = packet.info is not None and packet.info.kind & Kind.RESPONSE
+        response = packet.info is not None and packet.info.response
         if connection.state not in (_RESPONSES if response else _REQUESTS):
             return f"{'response' if response else 'request'} in state {connection.state.name}"
         if packet.source_ip != connection.dest_ip or packet.dest_ip != connection.source_ip:
             return "addresses are not those of the connection"
         theirs, ours = packet.pkey, connection.attributes.pkey
-        if (theirs ^ ours) & _PKEY_BITS or not theirs & _PKEY_BITS or not (theirs | ours) & _PKEY_FULL:
+        if not pkeys_match(theirs, ours):
+            self._host.count("pkey_violations")
             return f"P_Key {theirs:#06x} does not match {ours:#06x}"
         return None
 

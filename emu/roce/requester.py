@@ -16,13 +16,14 @@ from emu.nic.work import Cause, Completion, Opcode, QpState, SendRequest, Status
 from emu.roce import syndrome as aeth
 from emu.roce.connection import Connection
 from emu.roce.element import NO_OPERATION, OPERATIONS, WINDOW, Answer, Element, Fault, refusal
+from emu.roce.message import packet_head, packet_payload
 from emu.roce.packet import RocePacket
 from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
 from emu.roce.read_response import read_fault
 from emu.roce.resend import ResendNote
 from emu.roce.syndrome import Nak
 from emu.roce.timers import RNR_DELAYS, ack_timeout
-from emu.wire.headers import AETH, ATOMIC_ACK, pack_atomic_eth, pack_immediate, pack_reth
+from emu.wire.headers import AETH, ATOMIC_ACK, pack_atomic_eth, pack_reth
 from emu.wire.opcodes import RcOpcode
 
 __all__ = ["ACK_INTERVAL", "Requester"]
@@ -148,23 +149,13 @@ class Requester:
         if operation.answer is Answer.ACK:
             end = cursor == element.packets - 1
             size = request.length - offset if end else mtu
-            if request.inline is not None:
-                payload = request.inline[offset : offset + size]
-            elif size:
-                try:
-                    payload = self._host.gather(request.sges, offset, size)
-                except ProtectionError as error:
-                    element.fault = Fault(Status.LOC_PROT_ERR, error.cause, f"payload: {error.rule}")
-                    self._sweep()
-                    return False
-            if cursor:
-                opcode = operation.last if end else operation.middle
-            else:
-                opcode = operation.only if end else operation.first
-                if operation.write:
-                    extension = pack_reth(request.remote_address & _U64, request.rkey & _U32, request.length)
-            if end and operation.immediate:
-                extension += pack_immediate(request.immediate & _U32)
+            try:
+                payload = packet_payload(self._host, request, offset, size)
+            except ProtectionError as error:
+                element.fault = Fault(Status.LOC_PROT_ERR, error.cause, f"payload: {error.rule}")
+                self._sweep()
+                return False
+            opcode, extension = packet_head(request, operation, cursor, end)
             ask = end or cursor % ACK_INTERVAL == ACK_INTERVAL - 1
             # Only a message that makes the peer's receive completion can ask for its interrupt.
             solicited = request.solicited and end and (operation.immediate or not operation.write)

@@ -10,61 +10,43 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emu.nic.engine import AsyncEvent, ProtectionError
-from emu.nic.work import Access, Cause, Completion, CompletionOpcode, QpState, ReceiveRequest, Status
+from emu.nic.work import Access, Cause, QpState
 from emu.roce import syndrome as aeth
 from emu.roce.connection import Connection
-from emu.roce.element import MAX_MESSAGE
+from emu.roce.incoming import SENDS, WRITES, Incoming, NotReady, Refusal
 from emu.roce.packet import RocePacket
 from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
 from emu.roce.resource import Resource, ResourceRing, ring_size
 from emu.roce.response import ResponseQueue
 from emu.roce.syndrome import Nak
-from emu.wire.headers import ATOMIC_ETH, IMM_DT, RETH, pad_count
-from emu.wire.opcodes import Header, Kind, OpcodeInfo, RcOpcode
+from emu.wire.headers import ATOMIC_ETH, RETH
+from emu.wire.opcodes import OpcodeInfo, RcOpcode
 
 __all__ = ["Responder"]
 
 _READ = int(RcOpcode.READ_REQUEST)
 _COMPARE_SWAP = int(RcOpcode.COMPARE_SWAP)
 _FETCH_ADD = int(RcOpcode.FETCH_ADD)
-_SEND_OPCODES = frozenset(range(RcOpcode.SEND_FIRST, RcOpcode.SEND_ONLY_IMM + 1))
-_WRITE_OPCODES = frozenset(range(RcOpcode.WRITE_FIRST, RcOpcode.WRITE_ONLY_IMM + 1))
-_RIGHTS: dict[int, Access] = {
-    **dict.fromkeys(_SEND_OPCODES, Access.NONE),
-    **dict.fromkeys(_WRITE_OPCODES, Access.REMOTE_WRITE),
-    _READ: Access.REMOTE_READ,
-    _COMPARE_SWAP: Access.REMOTE_ATOMIC,
-    _FETCH_ADD: Access.REMOTE_ATOMIC,
+_ATOMICS = frozenset({_COMPARE_SWAP, _FETCH_ADD})
+_ANSWERED = _ATOMICS | {_READ}
+"""Requests whose answer is more than a plain ACK."""
+_RIGHTS: dict[int, int] = {
+    **dict.fromkeys(SENDS, 0),
+    **dict.fromkeys(WRITES, int(Access.REMOTE_WRITE)),
+    _READ: int(Access.REMOTE_READ),
+    _COMPARE_SWAP: int(Access.REMOTE_ATOMIC),
+    _FETCH_ADD: int(Access.REMOTE_ATOMIC),
 }
-"""Operations carried out, and the right each needs on the queue pair and on the memory region."""
+"""Operations carried out, and the right each needs on the queue pair (an :class:`Access` bit as a plain
+integer: the operators of flags are slow).
+"""
 
-_STATUS = {
-    Nak.INVALID_REQUEST: Status.REM_INV_REQ_ERR,
-    Nak.REMOTE_ACCESS: Status.REM_ACCESS_ERR,
-    Nak.REMOTE_OPERATION: Status.LOC_PROT_ERR,
-}
-"""Completion of a receive element that was bound to the refused request."""
 _EVENT = {
     Nak.INVALID_REQUEST: AsyncEvent.QP_REQ_ERR,
     Nak.REMOTE_ACCESS: AsyncEvent.QP_ACCESS_ERR,
     Nak.REMOTE_OPERATION: AsyncEvent.QP_FATAL,
 }
 """Event raised when no receive element can tell."""
-
-
-class _Refusal(Exception):
-    """A request that ends the connection: the NAK to send, and what to report locally."""
-
-    def __init__(self, nak: Nak, reason: str, *, status: Status | None = None, cause: int = 0) -> None:
-        super().__init__(reason)
-        self.nak = nak
-        self.reason = reason
-        self.status = _STATUS[nak] if status is None else status
-        self.cause = cause
-
-
-class _NotReady(Exception):
-    """A request that needs a receive element while there is none."""
 
 
 class Responder:
@@ -75,6 +57,7 @@ class Responder:
         self._host = connection.host
         self._failed = failed
         self.responses = ResponseQueue(connection)
+        self._incoming = Incoming(connection)
         self.clear()
 
     def clear(self) -> None:
@@ -85,16 +68,7 @@ class Responder:
         self.silent = False
         self._ring = ResourceRing(0)
         self._established = False
-        self._close()
-
-    def _close(self) -> None:
-        """No message is open."""
-        self._open: frozenset[int] | None = None
-        self._receive: ReceiveRequest | None = None
-        self._received = 0
-        self._rkey = 0
-        self._address = 0
-        self._length = 0
+        self._incoming.clear()
 
     def start(self) -> None:
         """INIT to RTR: take the expected PSN and the size of the resource ring from the attributes."""
@@ -120,12 +94,12 @@ class Responder:
         self.silent = False
         try:
             self._execute(packet)
-        except _NotReady:
+        except NotReady:
             self.silent = True
             self._host.count("rnr_naks_sent")
             code = aeth.rnr(self._connection.attributes.min_rnr_timer)
             self.responses.refuse(packet.psn, code, self.msn)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             self._refuse(packet.psn, refusal)
 
     def _ahead(self, psn: int) -> None:
@@ -135,123 +109,44 @@ class Responder:
             self.responses.refuse(self.epsn, Nak.SEQUENCE, self.msn)
 
     def _execute(self, packet: RocePacket) -> None:
-        """Check and carry out the expected request. :raises _Refusal, _NotReady: and nothing advanced."""
+        """Check and carry out the expected request. :raises Refusal, NotReady: and nothing advanced."""
         info = packet.info
         if info is None:
-            raise _Refusal(Nak.INVALID_REQUEST, f"reserved opcode {packet.opcode:#04x}")
+            raise Refusal(Nak.INVALID_REQUEST, f"reserved opcode {packet.opcode:#04x}")
         opcode = packet.opcode
-        self._check_sequence(info)
+        self._incoming.check_sequence(info)
         needed = _RIGHTS.get(opcode)
         if needed is None:
-            raise _Refusal(Nak.INVALID_REQUEST, f"{info.name} is not offered", cause=Cause.BAD_OPCODE)
-        if needed & ~self._connection.attributes.access:
-            raise _Refusal(Nak.INVALID_REQUEST, f"{info.name} on a QP without {needed.name}")
+            raise Refusal(Nak.INVALID_REQUEST, f"{info.name} is not offered", cause=Cause.BAD_OPCODE)
+        if needed & ~self._connection.rights:
+            raise Refusal(Nak.INVALID_REQUEST, f"{info.name} on a QP without {Access(needed).name}")
         if not self._established and self._connection.state is QpState.RTR:
             self._established = True
             self._host.raise_event(AsyncEvent.COMM_EST, "first request arrived")
         step = 1
-        if opcode in _WRITE_OPCODES:
-            self._write(packet, info)
-        elif opcode in _SEND_OPCODES:
-            self._send(packet, info)
-        elif opcode == _READ:
+        failure: str | None = None
+        if opcode == _READ:
             step = self._read(packet, info)
-        else:
+        elif opcode in _ATOMICS:
             self._atomic(packet, info)
-        self.epsn = (self.epsn + step) & PSN_MASK
-        if not info.kind & Kind.END:
-            self._open = _WRITE_OPCODES if opcode in _WRITE_OPCODES else _SEND_OPCODES
         else:
+            self._incoming.carry(packet, info)
+        self.epsn = (self.epsn + step) & PSN_MASK
+        if info.end:
             self.msn = (self.msn + 1) & PSN_MASK
-            if self._receive is not None:
-                self._complete(packet, info)
-            self._close()
-        if packet.ack_request and opcode <= RcOpcode.WRITE_ONLY_IMM:
+            failure = self._incoming.end(packet, info)
+        if packet.ack_request and opcode not in _ANSWERED:
             self.responses.acknowledge(packet.psn, self.msn)
-
-    def _check_sequence(self, info: OpcodeInfo) -> None:
-        start = bool(info.kind & Kind.START)
-        if self._open is None:
-            if not start:
-                raise _Refusal(Nak.INVALID_REQUEST, f"{info.name} without an open message")
-        elif start or info.opcode not in self._open:
-            raise _Refusal(Nak.INVALID_REQUEST, f"{info.name} inside another message")
-
-    def _check_payload(self, packet: RocePacket, info: OpcodeInfo) -> None:
-        if not info.payload.allows(packet.payload_length, self._connection.mtu):
-            raise _Refusal(
-                Nak.INVALID_REQUEST,
-                f"{info.name} with {packet.payload_length} payload bytes, must be {info.payload.text}",
-                cause=Cause.BAD_LENGTH,
-            )
-
-    def _take_receive(self) -> ReceiveRequest:
-        """The next receive element. :raises _NotReady: there is none."""
-        try:
-            request = self._host.take_receive()
-        except ProtectionError as error:
-            raise _Refusal(
-                Nak.REMOTE_OPERATION, f"receive element cannot be read: {error.rule}", cause=error.cause
-            ) from error
-        if request is None:
-            raise _NotReady
-        return request
-
-    def _send(self, packet: RocePacket, info: OpcodeInfo) -> None:
-        if info.kind & Kind.START:
-            self._receive = self._take_receive()
-        self._check_payload(packet, info)
-        receive, size = self._receive, packet.payload_length
-        assert receive is not None  # the sequence check lets no MIDDLE or LAST through without a START
-        if self._received + size > receive.length:
-            raise _Refusal(
-                Nak.INVALID_REQUEST,
-                f"message longer than the {receive.length} bytes of receive element {receive.index}",
-                status=Status.LOC_LEN_ERR,
-                cause=Cause.BAD_LENGTH,
-            )
-        if size:
-            try:
-                self._host.scatter(receive.sges, self._received, packet.payload)
-            except ProtectionError as error:
-                raise _Refusal(
-                    Nak.REMOTE_OPERATION, f"receive element {receive.index}: {error.rule}", cause=error.cause
-                ) from error
-        self._received += size
-
-    def _write(self, packet: RocePacket, info: OpcodeInfo) -> None:
-        # A receive element is needed before anything else is judged, so that only this packet need be sent
-        # again.
-        if info.kind & Kind.RECEIVE:
-            self._receive = self._take_receive()
-        self._check_payload(packet, info)
-        size = packet.payload_length
-        address, rkey, length = self._address, self._rkey, self._length
-        if info.kind & Kind.START:
-            address, rkey, length = RETH.unpack_from(packet.frame, packet.extension)
-            self._check_range(rkey, address, length, Access.REMOTE_WRITE, info)
-        remaining = length - self._received
-        fits = size == remaining if info.kind & Kind.END else size < remaining
-        if not fits or packet.pad_count != pad_count(size):
-            raise _Refusal(
-                Nak.INVALID_REQUEST,
-                f"{info.name} with {size} bytes and pad {packet.pad_count}, {remaining} of {length} left",
-                cause=Cause.BAD_LENGTH,
-            )
-        if size:
-            try:
-                self._host.write_remote(rkey, address + self._received, packet.payload)
-            except ProtectionError as error:
-                raise _Refusal(Nak.REMOTE_ACCESS, error.rule, cause=error.cause) from error
-        self._address, self._rkey, self._length = address, rkey, length
-        self._received += size
+        if failure is not None:
+            # The request itself was carried out and is acknowledged; what failed is local.
+            self._failed(failure)
 
     def _read(self, packet: RocePacket, info: OpcodeInfo) -> int:
         """Accept a READ; returns the PSNs it takes."""
         self._check_resources(info)
-        self._check_payload(packet, info)
+        self._incoming.check_payload(packet, info)
         address, rkey, length = RETH.unpack_from(packet.frame, packet.extension)
-        self._check_range(rkey, address, length, Access.REMOTE_READ, info)
+        self._incoming.check_range(rkey, address, length, Access.REMOTE_READ, info)
         packets = packets_of(length, self._connection.mtu)
         resource = Resource(_READ, packet.psn, packets, address, rkey, length)
         self._ring.add(resource)
@@ -260,16 +155,16 @@ class Responder:
 
     def _atomic(self, packet: RocePacket, info: OpcodeInfo) -> None:
         self._check_resources(info)
-        self._check_payload(packet, info)
+        self._incoming.check_payload(packet, info)
         address, rkey, operand, compare = ATOMIC_ETH.unpack_from(packet.frame, packet.extension)
         if address & 7:
-            raise _Refusal(Nak.INVALID_REQUEST, f"{info.name} at {address:#x}, which is not 8-byte aligned")
-        self._check_range(rkey, address, 8, Access.REMOTE_ATOMIC, info)
+            raise Refusal(Nak.INVALID_REQUEST, f"{info.name} at {address:#x}, which is not 8-byte aligned")
+        self._incoming.check_range(rkey, address, 8, Access.REMOTE_ATOMIC, info)
         add = operand if packet.opcode == _FETCH_ADD else None
         try:
             original = self._host.atomic(rkey, address, add=add, compare=compare, swap=operand)
         except ProtectionError as error:
-            raise _Refusal(Nak.REMOTE_ACCESS, error.rule, cause=error.cause) from error
+            raise Refusal(Nak.REMOTE_ACCESS, error.rule, cause=error.cause) from error
         resource = Resource(packet.opcode, packet.psn, 1, address, rkey, 8, original)
         self._ring.add(resource)
         self.responses.atomic(resource)
@@ -277,44 +172,7 @@ class Responder:
     def _check_resources(self, info: OpcodeInfo) -> None:
         if self._ring.full:
             limit = self._connection.attributes.max_dest_rd_atomic
-            raise _Refusal(Nak.INVALID_REQUEST, f"{info.name} beyond the {limit} of max_dest_rd_atomic")
-
-    def _check_range(self, rkey: int, address: int, length: int, access: Access, info: OpcodeInfo) -> None:
-        if length > MAX_MESSAGE:
-            raise _Refusal(
-                Nak.INVALID_REQUEST,
-                f"{info.name} of {length} bytes, at most {MAX_MESSAGE}",
-                cause=Cause.BAD_LENGTH,
-            )
-        # Nothing is touched by a zero-length access, so any key and address will do.
-        if not length:
-            return
-        try:
-            self._host.check_remote(rkey, address, length, access)
-        except ProtectionError as error:
-            raise _Refusal(Nak.REMOTE_ACCESS, error.rule, cause=error.cause) from error
-
-    def _complete(self, packet: RocePacket, info: OpcodeInfo) -> None:
-        """Report the receive element of a message that just ended."""
-        receive = self._receive
-        assert receive is not None
-        write = packet.opcode in _WRITE_OPCODES
-        immediate = None
-        if Header.IMM_DT in info.headers:
-            at = packet.extension + info.extension_size - Header.IMM_DT.size
-            (immediate,) = IMM_DT.unpack_from(packet.frame, at)
-        self._host.complete(
-            Completion(
-                self._host.qpn,
-                receive.index,
-                CompletionOpcode.RECV_WRITE_IMM if write else CompletionOpcode.RECV,
-                Status.SUCCESS,
-                length=self._received,
-                immediate=immediate,
-                solicited=packet.solicited,
-                cookie=receive.cookie,
-            )
-        )
+            raise Refusal(Nak.INVALID_REQUEST, f"{info.name} beyond the {limit} of max_dest_rd_atomic")
 
     # Repetitions
 
@@ -323,7 +181,7 @@ class Responder:
         opcode, psn = packet.opcode, packet.psn
         if opcode == _READ:
             self._repeat_read(packet)
-        elif opcode in (_COMPARE_SWAP, _FETCH_ADD):
+        elif opcode in _ATOMICS:
             resource = self._ring.find(psn)
             if resource is not None and resource.opcode == opcode:
                 self.responses.atomic(resource)
@@ -363,18 +221,18 @@ class Responder:
             psn, error = lost
             self.responses.clear()
             # The open message is a later one and only flushed: the event tells about the READ.
-            self._end(psn, _Refusal(Nak.REMOTE_ACCESS, f"READ: {error.rule}", cause=error.cause))
+            self._end(psn, Refusal(Nak.REMOTE_ACCESS, f"READ: {error.rule}", cause=error.cause))
         return sent
 
-    def _refuse(self, psn: int, refusal: _Refusal) -> None:
+    def _refuse(self, psn: int, refusal: Refusal) -> None:
         """NAK the request that came, report it here, and end the connection."""
-        receive = self._receive
-        self._close()
-        if receive is not None:
-            self._report(receive, refusal.status, refusal.cause)
-        self._end(psn, refusal, told=receive is not None)
+        element = self._incoming.element
+        self._incoming.close()
+        if element is not None:
+            self._incoming.receives.fail(element, refusal.status, refusal.cause)
+        self._end(psn, refusal, told=element is not None)
 
-    def _end(self, psn: int, refusal: _Refusal, *, told: bool = False) -> None:
+    def _end(self, psn: int, refusal: Refusal, *, told: bool = False) -> None:
         """NAK ``psn`` and end the connection; raise an event when no completion has ``told`` of it."""
         self.responses.refuse(psn, refusal.nak, self.msn)
         if not told:
@@ -382,34 +240,12 @@ class Responder:
         self._failed(refusal.reason)
 
     def flush(self) -> None:
-        """Complete every receive element with WR_FLUSH_ERR, the open message's first. Answers still leave."""
-        receive = self._receive
-        self._close()
-        while receive is not None or (receive := self._next_to_flush()) is not None:
-            self._report(receive, Status.WR_FLUSH_ERR, Cause.FLUSHED)
-            receive = None
-
-    def _next_to_flush(self) -> ReceiveRequest | None:
-        try:
-            return self._host.take_receive()
-        except ProtectionError:
-            return None
-
-    def _report(self, receive: ReceiveRequest, status: Status, cause: int) -> None:
-        self._host.complete(
-            Completion(
-                self._host.qpn,
-                receive.index,
-                CompletionOpcode.RECV,
-                status,
-                cause=cause,
-                cookie=receive.cookie,
-            )
-        )
+        """Complete every receive element with WR_FLUSH_ERR. Answers still leave."""
+        self._incoming.flush()
 
     def idle(self) -> bool:
         """True when no answer waits and no message is open."""
-        return not self.responses and self._open is None
+        return not self.responses and not self._incoming.open
 
     def _drop(self, reason: str) -> None:
         self._host.note_drop("rx_dropped", reason)

@@ -29,7 +29,9 @@ __all__ = [
     "BTH_MIGRATED",
     "BTH_SIZE",
     "BTH_SOLICITED",
+    "DETH",
     "ICRC_SIZE",
+    "IETH",
     "IMM_DT",
     "RETH",
     "ROCE_PORT",
@@ -37,7 +39,9 @@ __all__ = [
     "pack_aeth",
     "pack_atomic_ack",
     "pack_atomic_eth",
+    "pack_deth",
     "pack_immediate",
+    "pack_invalidate",
     "pack_reth",
     "pad_count",
 ]
@@ -65,6 +69,10 @@ ATOMIC_ACK = struct.Struct(">Q")
 """Original value of the target."""
 IMM_DT = struct.Struct(">I")
 """Immediate data, as the number its bytes make in wire order."""
+IETH = struct.Struct(">I")
+"""R_Key to invalidate."""
+DETH = struct.Struct(">II")
+"""Q_Key, source QPN in bits 23:0."""
 
 
 def pad_count(length: int) -> int:
@@ -95,3 +103,13 @@ def pack_atomic_ack(syndrome: int, msn: int, original: int) -> bytes:
 def pack_immediate(immediate: int) -> bytes:
     """ImmDt bytes."""
     return IMM_DT.pack(immediate)
+
+
+def pack_invalidate(rkey: int) -> bytes:
+    """IETH bytes."""
+    return IETH.pack(rkey)
+
+
+def pack_deth(qkey: int, source_qpn: int) -> bytes:
+    """DETH bytes from a 32-bit Q_Key and a 24-bit QP number."""
+    return DETH.pack(qkey, source_qpn)

@@ -229,6 +229,8 @@ enum vrnic_mr_kind {
 #define VRNIC_MR_ATOMIC_CAPABLE			0x2
 /* pages is itself the bus address of one contiguous range of length bytes; there is no list. */
 #define VRNIC_MR_CONTIGUOUS			0x4
+/* A peer's SEND_INV may take the key out of use; DEREG_MR is still due. */
+#define VRNIC_MR_INVALIDATABLE			0x8
 
 /* How a CQ reports. */
 enum vrnic_cq_mode {
@@ -282,6 +284,8 @@ enum vrnic_transport {
 	VRNIC_TRANSPORT_UET_RUD = 9,
 	VRNIC_TRANSPORT_UET_RUDI = 10,
 	VRNIC_TRANSPORT_UET_UUD = 11,
+	/* No wire: elements work on the NIC itself. */
+	VRNIC_TRANSPORT_LOCAL = 16,
 };
 
 /* QP states (enum ibv_qp_state). */
@@ -329,6 +333,7 @@ enum vrnic_opcode {
 	VRNIC_OP_SEND_IMM = 5,
 	VRNIC_OP_ATOMIC_ADD = 6,
 	VRNIC_OP_ATOMIC_CAS = 7,
+	VRNIC_OP_SEND_INV = 8,
 };
 
 /* Send WQE flags. */
@@ -340,7 +345,7 @@ enum vrnic_opcode {
 #define VRNIC_WQE_FENCE				0x4
 /* Payload is in the WQE. */
 #define VRNIC_WQE_INLINE			0x10
-/* Atomic on 4 bytes. */
+/* Atomic on 4 bytes. RoCE has none, so queue pairs that speak it refuse the flag. */
 #define VRNIC_WQE_OPERAND_4B			0x20
 /* Phase bit. */
 #define VRNIC_WQE_PHASE				0x80
@@ -403,6 +408,7 @@ enum vrnic_cause {
 /* CQE flags. */
 #define VRNIC_CQE_WITH_IMM			0x1
 #define VRNIC_CQE_SOLICITED			0x2
+#define VRNIC_CQE_WITH_INV			0x4
 
 /* Doorbell queue type. */
 enum vrnic_doorbell_type {
@@ -491,6 +497,12 @@ enum vrnic_counter {
 	VRNIC_COUNTER_RNR_NAKS_RECEIVED,
 	/* accesses refused: key, bounds, domain or right */
 	VRNIC_COUNTER_PROTECTION_ERRORS,
+	/* UC and UD messages dropped for want of a receive element */
+	VRNIC_COUNTER_OUT_OF_BUFFER,
+	/* packets of another partition */
+	VRNIC_COUNTER_PKEY_VIOLATIONS,
+	/* datagrams with another Q_Key */
+	VRNIC_COUNTER_QKEY_VIOLATIONS,
 	/* rule violations, all kinds */
 	VRNIC_COUNTER_CHECK_VIOLATIONS,
 	VRNIC_COUNTERS
@@ -1049,7 +1061,7 @@ static_assert(offsetof(struct vrnic_reply_query_objects, qps) == 28, "qps");
  * @qpn: own QP number
  * @immediate: immediate data for the peer's CQE, or a tag
  * @remote_address: virtual address at the peer
- * @rkey: the peer's key
+ * @rkey: the peer's key; SEND_INV: the key to invalidate there
  * @length: payload bytes; 8 for atomics
  * @local_address: payload or READ destination; ATOMIC_ADD: addend; ATOMIC_CAS: swap value
  * @lkey: key of local_address; ATOMIC_CAS: compare value bits 31:0
@@ -1120,7 +1132,7 @@ static_assert(offsetof(struct vrnic_recv_wqe, length) == 20, "length");
  * @index: running index of the completed WQE (send or receive ring, see opcode)
  * @qpn: queue pair
  * @length: bytes transferred
- * @immediate: immediate data received
+ * @immediate: immediate data received; with WITH_INV the key that was invalidated
  * @timestamp: nanoseconds on the device's clock
  * @cause: enum vrnic_cause; 0 on success
  * @flags: VRNIC_CQE_*
@@ -1407,6 +1419,8 @@ static inline const char *vrnic_opcode_name(__u32 value)
 		return "ATOMIC_ADD";
 	case VRNIC_OP_ATOMIC_CAS:
 		return "ATOMIC_CAS";
+	case VRNIC_OP_SEND_INV:
+		return "SEND_INV";
 	default:
 		return "unknown";
 	}
@@ -1562,6 +1576,9 @@ static inline const char *vrnic_counter_name(__u32 index)
 		"rnr_naks_sent",
 		"rnr_naks_received",
 		"protection_errors",
+		"out_of_buffer",
+		"pkey_violations",
+		"qkey_violations",
 		"check_violations",
 	};
 

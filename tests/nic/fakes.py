@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from mmap import mmap
 
 from emu.events import Event, EventBus, Kind
 from emu.fabric.port import LinkWatcher, Receiver
@@ -30,13 +31,13 @@ class MemoryBus:
     """Bus memory in pieces; ``log`` keeps every access as (operation, address, length)."""
 
     def __init__(self) -> None:
-        self.pieces: dict[int, bytearray] = {}
+        self.pieces: dict[int, bytearray | mmap] = {}
         self.log: list[tuple[str, int, int]] = []
 
     def map(self, address: int, size: int) -> bytearray:
         """Put zeroed memory at ``address``."""
-        self.pieces[address] = bytearray(size)
-        return self.pieces[address]
+        memory = self.pieces[address] = bytearray(size)
+        return memory
 
     def unmap(self, address: int) -> None:
         """Take a piece away."""
@@ -143,6 +144,7 @@ _OPCODES = {
     Opcode.SEND_IMM: CompletionOpcode.SEND,
     Opcode.ATOMIC_ADD: CompletionOpcode.ATOMIC_ADD,
     Opcode.ATOMIC_CAS: CompletionOpcode.ATOMIC_CAS,
+    Opcode.SEND_INV: CompletionOpcode.SEND,
 }
 
 

@@ -191,7 +191,7 @@ def test_one_block_may_be_left_out(blocks: int) -> None:
     [
         ({"index": 1}, CheckId.C01_INDEX, Cause.INDEX_MISMATCH, Status.LOC_QP_OP_ERR),
         ({"qpn": 0x102}, CheckId.C02_OWNER, Cause.QPN_MISMATCH, Status.LOC_QP_OP_ERR),
-        ({"opcode": 8}, CheckId.C29_UNSUPPORTED, Cause.BAD_OPCODE, Status.LOC_QP_OP_ERR),
+        ({"opcode": 9}, CheckId.C29_UNSUPPORTED, Cause.BAD_OPCODE, Status.LOC_QP_OP_ERR),
         ({"opcode": 255}, CheckId.C29_UNSUPPORTED, Cause.BAD_OPCODE, Status.LOC_QP_OP_ERR),
         ({"flags": 1 << 3}, CheckId.C29_UNSUPPORTED, Cause.BAD_FLAGS, Status.LOC_QP_OP_ERR),
         ({"flags": 1 << 6}, CheckId.C29_UNSUPPORTED, Cause.BAD_FLAGS, Status.LOC_QP_OP_ERR),

@@ -61,6 +61,7 @@ class Region:
     address: int
     data: bytearray
     access: Access = ALL_ACCESS
+    pinned: bool = False
 
 
 @dataclass
@@ -131,6 +132,12 @@ class Host:
         memory, start = self._at(rkey, address, length, Access.REMOTE_READ)
         return bytes(memory[start : start + length])
 
+    def invalidate(self, rkey: int) -> None:
+        region = self.regions.get(rkey)
+        if region is None or region.pinned:
+            raise ProtectionError(f"key {rkey:#x} cannot be invalidated", cause=20)
+        del self.regions[rkey]
+
     def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
         memory, start = self._at(rkey, address, 8, Access.REMOTE_ATOMIC)
         self.atomics += 1
@@ -178,10 +185,16 @@ class Host:
 class Side:
     """One queue pair as the core runs it: after every call it transmits what it may and arms one timer."""
 
-    def __init__(self, host: Host, scheduler: VirtualScheduler, attributes: QpAttributes) -> None:
+    def __init__(
+        self,
+        host: Host,
+        scheduler: VirtualScheduler,
+        attributes: QpAttributes,
+        transport: Transport = Transport.ROCE_RC,
+    ) -> None:
         self.host = host
         self.attributes = attributes
-        self.engine: Engine = create_engine(Transport.ROCE_RC, host)
+        self.engine: Engine = create_engine(transport, host)
         self.dropped: list[Drop] = []
         self.next_index = 0
         self._scheduler = scheduler
@@ -271,9 +284,9 @@ class Side:
         return [packet for packet in parsed if isinstance(packet, RocePacket)]
 
     def trace(self) -> list[tuple[str, int]]:
-        """(name without "RC ", PSN) of everything this side sent."""
+        """(name without its transport, PSN) of everything this side sent."""
         return [
-            (packet.info.name.removeprefix("RC ") if packet.info else "?", packet.psn)
+            (packet.info.name.partition(" ")[2] if packet.info else "?", packet.psn)
             for packet in self.packets()
         ]
 
@@ -284,7 +297,13 @@ class Pair:
     """
 
     def __init__(
-        self, impair: Impairment = perfect, *, psn: int = 100, ipv6: bool = False, **changes: Any
+        self,
+        impair: Impairment = perfect,
+        *,
+        psn: int = 100,
+        ipv6: bool = False,
+        transport: Transport = Transport.ROCE_RC,
+        **changes: Any,
     ) -> None:
         self.scheduler = VirtualScheduler()
         self.impair = impair
@@ -318,7 +337,7 @@ class Pair:
                 source_gid=gids[own],
                 dest_gid=gids[peer],
             )
-            sides.append(Side(host, self.scheduler, mine))
+            sides.append(Side(host, self.scheduler, mine, transport))
         self.a, self.b = sides
         self._join(self.a, self.b)
         self._join(self.b, self.a)

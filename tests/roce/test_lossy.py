@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from emu.clock import US
 from emu.nic.work import Opcode, QpState, Sge, Status
-from tests.roce.bench import BASE, LATENCY, LKEY, Host, Impairment, Pair, pattern, perfect
+from tests.roce.bench import BASE, LATENCY, LKEY, RKEY, Host, Impairment, Pair, pattern, perfect
 
 _SLOT = 0x1000
+_RECEIVED = (Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV, Opcode.WRITE_IMM)
 _LENGTHS = st.sampled_from([0, 1, 3, 256, 257, 700, 1024, 2500])
 _OPCODES = st.sampled_from(list(Opcode))
 _RATES = st.sampled_from([0.0, 0.02, 0.1, 0.25])
@@ -54,6 +55,11 @@ def _impairment(seed: int, loss: float, repeat: float, damage: float, late: floa
     return impair
 
 
+def _key(number: int) -> int:
+    """The key that step ``number`` may have invalidated."""
+    return 0x100 + number
+
+
 def _run(steps: list[Step], impair: Impairment, psn: int, ipv6: bool) -> Pair:
     """Each step has its own slot of memory at both ends, so no step may see or disturb another."""
     pair = Pair(
@@ -63,7 +69,9 @@ def _run(steps: list[Step], impair: Impairment, psn: int, ipv6: bool) -> Pair:
         for key in (pair.local(side), pair.remote(side)):
             key[:] = pattern(len(key), seed)
     for number, step in enumerate(steps):
-        if step.opcode in (Opcode.SEND, Opcode.SEND_IMM, Opcode.WRITE_IMM):
+        if step.opcode is Opcode.SEND_INV:
+            pair.b.host.memory(_key(number))
+        if step.opcode in _RECEIVED:
             pair.b.post_receive(number, _SLOT, BASE + number * _SLOT)
     for number, step in enumerate(steps):
         atomic = step.opcode in (Opcode.ATOMIC_ADD, Opcode.ATOMIC_CAS)
@@ -73,6 +81,7 @@ def _run(steps: list[Step], impair: Impairment, psn: int, ipv6: bool) -> Pair:
             length,
             sges=[Sge(BASE + number * _SLOT, length, LKEY)] if length else [],
             remote_address=BASE + number * _SLOT,
+            rkey=_key(number) if step.opcode is Opcode.SEND_INV else RKEY,
             immediate=number,
             swap_add=number + 1,
             compare=int.from_bytes(pattern(_SLOT * 16, 2)[number * _SLOT :][:8], "little"),

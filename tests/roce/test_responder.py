@@ -386,7 +386,6 @@ def test_reserved_opcodes_are_invalid_requests(script: Script, opcode: int) -> N
 @pytest.mark.parametrize(
     ("opcode", "extension", "size"),
     [
-        (Op.SEND_ONLY_INVALIDATE, bytes(4), 0),
         (Op.FLUSH, bytes(20), 0),
         (Op.ATOMIC_WRITE, bytes(16), 8),
     ],

@@ -112,6 +112,7 @@ class Commands:
             pages=self._pages(command),
             kind=_number(MemoryKind, command, "kind"),
             atomic_capable=bool(flags & MrFlags.ATOMIC_CAPABLE),
+            invalidatable=bool(flags & MrFlags.INVALIDATABLE),
         )
         return {"object": region.key}
 
@@ -164,6 +165,10 @@ class Commands:
         send_cq = nic.cqs.get(command["send_cq"], "send_cq")
         recv_cq = nic.cqs.get(command["recv_cq"], "recv_cq")
         transport = _number(Transport, command, "transport")
+        if transport is Transport.ROCE_UD:
+            raise NicError(
+                ErrorKind.UNSUPPORTED, "a send WQE has no room for an address handle: no ROCE_UD", "transport"
+            )
         policy = _number(DbrPolicy, command, "dbr_policy")
         flags = command["flags"]
         if flags & ~ALL_QP_FLAGS:

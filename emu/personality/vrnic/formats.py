@@ -55,13 +55,14 @@ _INLINE = int(WqeFlags.INLINE)
 _PHASE = int(WqeFlags.PHASE)
 _COMMON = _SIGNAL | _SOLICITED | _FENCE | _PHASE
 
-_WITH_PAYLOAD = (Opcode.WRITE, Opcode.WRITE_IMM, Opcode.SEND, Opcode.SEND_IMM)
+_WITH_PAYLOAD = (Opcode.WRITE, Opcode.WRITE_IMM, Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV)
 _ALLOWED = {
     opcode.value: _COMMON | (_INLINE if opcode in _WITH_PAYLOAD else 0)  # reads and atomics send none
     for opcode in Opcode
 }
 """Flags each opcode takes."""
 _OPCODES = {opcode.value: opcode for opcode in Opcode}
+_ATOMICS = frozenset((Opcode.ATOMIC_ADD.value, Opcode.ATOMIC_CAS.value))
 _COMPLETES_AS = {
     Opcode.NOP: CompletionOpcode.NOP,
     Opcode.WRITE: CompletionOpcode.WRITE,
@@ -71,6 +72,7 @@ _COMPLETES_AS = {
     Opcode.SEND_IMM: CompletionOpcode.SEND,
     Opcode.ATOMIC_ADD: CompletionOpcode.ATOMIC_ADD,
     Opcode.ATOMIC_CAS: CompletionOpcode.ATOMIC_CAS,
+    Opcode.SEND_INV: CompletionOpcode.SEND,
 }
 
 
@@ -136,7 +138,7 @@ class SendFormat:
                 solicited=bool(flags & _SOLICITED),
                 fence=bool(flags & _FENCE),
             )
-            if opcode >= Opcode.ATOMIC_ADD:
+            if opcode in _ATOMICS:
                 if length != ATOMIC_BYTES:
                     text = f"index {index}: an atomic is {length} bytes long; set length to {ATOMIC_BYTES}"
                     results.append(_bad(index, Cause.BAD_LENGTH, text, opcode))
@@ -249,6 +251,9 @@ class CompletionFormat:
         phase = 1 if cq.mode is CqMode.COLLAPSED else _phase(producer, 0, cq.ring.log_size)
         immediate = completion.immediate
         flags = 0 if immediate is None else int(CqeFlags.WITH_IMM)
+        if completion.invalidated is not None:
+            flags |= int(CqeFlags.WITH_INV)
+            immediate = completion.invalidated
         if completion.solicited:
             flags |= int(CqeFlags.SOLICITED)
         index = completion.index

@@ -120,6 +120,8 @@ class MrFlags(enum.IntFlag):
     """Remote atomics may target it."""
     CONTIGUOUS = 1 << 2
     """``pages`` is itself the bus address of one contiguous range of ``length`` bytes; there is no list."""
+    INVALIDATABLE = 1 << 3
+    """A peer's SEND_INV may take the key out of use; DEREG_MR is still due."""
 
 
 class QpFlags(enum.IntFlag):

@@ -41,7 +41,7 @@ class WqeFlags(enum.IntFlag):
     INLINE = 1 << 4
     """Payload is in the WQE."""
     OPERAND_4B = 1 << 5
-    """Atomic on 4 bytes."""
+    """Atomic on 4 bytes. RoCE has none, so queue pairs that speak it refuse the flag."""
     PHASE = 1 << 7
     """Phase bit."""
 
@@ -54,7 +54,7 @@ SendWqe = Struct(
     "qpn" / Int32ul * "own QP number",
     "immediate" / Int32ul * "immediate data for the peer's CQE, or a tag",
     "remote_address" / Int64ul * "virtual address at the peer",
-    "rkey" / Int32ul * "the peer's key",
+    "rkey" / Int32ul * "the peer's key; SEND_INV: the key to invalidate there",
     "length" / Int32ul * "payload bytes; 8 for atomics",
     "local_address" / Int64ul * "payload or READ destination; ATOMIC_ADD: addend; ATOMIC_CAS: swap value",
     "lkey" / Int32ul * "key of local_address; ATOMIC_CAS: compare value bits 31:0",
@@ -77,7 +77,7 @@ Cqe = Struct(
     "index" / Int32ul * "running index of the completed WQE (send or receive ring, see opcode)",
     "qpn" / Int32ul * "queue pair",
     "length" / Int32ul * "bytes transferred",
-    "immediate" / Int32ul * "immediate data received",
+    "immediate" / Int32ul * "immediate data received; with WITH_INV the key that was invalidated",
     "timestamp" / Int64ul * "nanoseconds on the device's clock",
     "cause" / Int32ul * "VendorCause; 0 on success",
     "flags" / Int32ul * "CqeFlags",
@@ -94,6 +94,7 @@ class CqeFlags(enum.IntFlag):
 
     WITH_IMM = 1 << 0
     SOLICITED = 1 << 1
+    WITH_INV = 1 << 2
 
 
 Eqe = Struct(

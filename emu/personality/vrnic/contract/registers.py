@@ -183,6 +183,9 @@ COUNTERS: tuple[tuple[str, str], ...] = (
     ("rnr_naks_sent", "RNR NAKs sent: no receive element"),
     ("rnr_naks_received", "RNR NAKs received"),
     ("protection_errors", "accesses refused: key, bounds, domain or right"),
+    ("out_of_buffer", "UC and UD messages dropped for want of a receive element"),
+    ("pkey_violations", "packets of another partition"),
+    ("qkey_violations", "datagrams with another Q_Key"),
     ("check_violations", "rule violations, all kinds"),
 )
 

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A SEND or WRITE message on its way out, cut into packets."""
+
+from __future__ import annotations
+
+from emu.nic.engine import EngineHost
+from emu.nic.work import SendRequest
+from emu.roce.element import Operation
+from emu.wire.headers import pack_immediate, pack_invalidate, pack_reth
+
+__all__ = ["packet_head", "packet_payload"]
+
+_U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+
+
+def packet_head(request: SendRequest, operation: Operation, cursor: int, end: bool) -> tuple[int, bytes]:
+    """Opcode and extension headers of packet ``cursor`` (from 0), which ``end`` says is the last one."""
+    extension = b""
+    if cursor:
+        opcode = operation.last if end else operation.middle
+    else:
+        opcode = operation.only if end else operation.first
+        if operation.write:
+            extension = pack_reth(request.remote_address & _U64, request.rkey & _U32, request.length)
+    if end:
+        if operation.immediate:
+            extension += pack_immediate(request.immediate & _U32)
+        elif operation.invalidate:
+            extension = pack_invalidate(request.rkey & _U32)
+    return opcode, extension
+
+
+def packet_payload(host: EngineHost, request: SendRequest, offset: int, size: int) -> bytes:
+    """``size`` bytes at ``offset`` of the message. :raises ProtectionError: memory does not allow it."""
+    if request.inline is not None:
+        return request.inline[offset : offset + size]
+    return host.gather(request.sges, offset, size) if size else b""
