@@ -199,7 +199,8 @@ class Submission:
         more = engine.transmit(now, BUDGET)
         if qp.closed:
             return False
-        if qp.fault is not None:
+        # While draining no new element begins, and so none fails.
+        if qp.fault is not None and qp.state is not QpState.SQD:
             self._settle(qp, qp.fault)
         self._arm(qp)
         if receive is not None and receive.news:

@@ -100,6 +100,24 @@ def test_a_malformed_wqe_fails_after_its_elders_and_flushes_its_juniors(
     assert driver.counter("check_violations") == 1
 
 
+def test_a_malformed_wqe_waits_while_the_send_queue_drains(machine: BareMachine, driver: Driver) -> None:
+    qp, cq = ready_qp(driver)
+    engine = machine.engines.made[qp.number]
+    engine.hold = True
+    qp.post()
+    qp.post(opcode=0xEE)
+    qp.ring()
+    driver.move(qp, QpState.SQD)
+    engine.hold = False
+    machine.nic.submission.kick(machine.nic.qps.items[qp.number])
+    machine.settle()
+    engine.host.moved(QpState.SQD, "drained")
+    machine.settle()
+    assert outcomes(cq) == [(0, Status.SUCCESS, 0)]
+    driver.move(qp, QpState.RTS)
+    assert outcomes(cq) == [(1, Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE)]
+
+
 def test_a_slot_not_written_in_this_pass_is_stale(driver: Driver) -> None:
     qp, cq = ready_qp(driver, phase=True, sq_log_size=1)
     for _ in range(2):
