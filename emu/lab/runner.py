@@ -157,7 +157,7 @@ class LabRunner:
 
         with LabRunner(lab, Installation.require(), lab_directory(lab.name), capture) as running:
             running.start()
-            running["node0"].run("lspci")
+            running["node0"].run("dmesg")
 
     ``capture`` is the file that records it (None: no capture). Guests boot in parallel.
     """
