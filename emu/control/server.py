@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 MAX_REQUEST = 64 * 1024
 MAX_BACKLOG = 4 * 1024 * 1024
-"""Bytes kept for a client that does not read; stream items beyond it are dropped and counted."""
+"""Bytes kept for a client that does not read. Stream items beyond it are dropped and counted; one that asks
+on is disconnected."""
 
 
 class ControlError(Exception):
@@ -197,6 +198,9 @@ class _Connection:
             self.close()
             return
         self._input += data
+        if self.backlog > MAX_BACKLOG and not self.streams:
+            log.warning("%s: a client that asks and does not read is disconnected", self._server.path)
+            self.close()
         while not self._closed and b"\n" in self._input:
             line, self._input = self._input.split(b"\n", 1)
             if line.strip():

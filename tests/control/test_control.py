@@ -119,6 +119,18 @@ def test_a_client_that_leaves_in_the_middle_of_a_stream_harms_nobody(server: str
         assert client.call("echo", ok=1) == {"ok": 1}
 
 
+def test_a_client_that_asks_and_never_reads_is_disconnected(server: str) -> None:
+    question = json.dumps({"method": "echo", "params": {"text": "x" * 60_000}}).encode() + b"\n"
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(5)
+        peer.connect(server)
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            for _ in range(1000):
+                peer.sendall(question)
+    with ControlClient(server) as client:
+        assert client.call("echo", ok=1) == {"ok": 1}
+
+
 def test_a_second_server_on_a_live_socket_is_refused(server: str) -> None:
     with pytest.raises(OSError, match="another server"):
         ControlServer(server, Loop())
