@@ -84,7 +84,7 @@ def inspect(frame: bytes) -> FrameInfo:
     """Look at a received frame as far as checksums go."""
     headers = parse_headers(frame)
     if not headers.version:
-        return FrameInfo(headers, len(frame), _sum(frame[headers.l3 :]), False, False)
+        return FrameInfo(headers, len(frame), _whole(frame[headers.l3 :]), False, False)
     l3_ok = headers.version == 6 or _sum(frame[headers.l3 : headers.l4]) == 0
     l4_ok = False
     if not headers.fragment and headers.protocol in _CHECKSUM_AT:
@@ -92,7 +92,7 @@ def inspect(frame: bytes) -> FrameInfo:
         at = _CHECKSUM_AT[headers.protocol]
         absent = headers.protocol == UDP and payload[at : at + 2] == b"\0\0"
         l4_ok = len(payload) >= at + 2 and (absent or (_pseudo(frame, headers) + _sum(payload)) % 0xFFFF == 0)
-    return FrameInfo(headers, len(frame), _sum(frame[headers.l3 : headers.end]), l3_ok, l4_ok)
+    return FrameInfo(headers, len(frame), _whole(frame[headers.l3 : headers.end]), l3_ok, l4_ok)
 
 
 def with_checksums(frame: bytes, *, l3: bool, l4: bool) -> bytes:
@@ -165,6 +165,15 @@ def _tcp_headers(header: bytes) -> Headers | None:
 def _sum(data: bytes | bytearray | memoryview) -> int:
     value = int.from_bytes(data, "big")
     return (value << 8 if len(data) & 1 else value) % 0xFFFF
+
+
+def _whole(data: bytes) -> int:
+    """The sum as an adder gives it: 0 only when there is nothing but zeros.
+
+    Linux takes 0 for a wrong checksum and 0xFFFF for a right one.
+    """
+    value = _sum(data)
+    return value or (0xFFFF if any(data) else 0)
 
 
 def _pseudo(frame: bytes | bytearray, headers: Headers) -> int:

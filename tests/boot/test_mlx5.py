@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stock guests on an mlx5-compatible NIC: nothing in them is ours but the agent that runs commands.
+
+Kernel, drivers, libraries and tools are the distribution's. Both tools' TCP connections and their RDMA
+traffic go through the NIC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from emu.control.locate import lab_directory
+from emu.lab.installation import Installation
+from emu.lab.runner import LabRunner
+from emu.lab.topology import Lab, Nic, Node
+
+pytestmark = pytest.mark.timeout(240)
+
+SERVER = "10.77.0.2"
+PINGPONG_PORT, PERFTEST_PORT = 18515, 18515
+COMPLAINT = re.compile(r"fail|error|warn|unable|invalid|abort|timeout|not supported|hw csum", re.IGNORECASE)
+HARMLESS = ("PTM is not supported by PCIe",)
+"""Lines about what a slot of this machine does not have."""
+
+
+@pytest.fixture(scope="module")
+def stock_pair(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabRunner]:
+    """Two running guests with an mlx5-compatible NIC each."""
+    nodes = tuple(Node(name, (Nic(device="mlx5"),), ()) for name in ("node0", "node1"))
+    lab = Lab(nodes=nodes, name=f"mlx5-{tmp_path_factory.getbasetemp().name}"[:24])
+    capture = tmp_path_factory.mktemp("mlx5") / "mlx5.pcapng"
+    with LabRunner(lab, installation, lab_directory(lab.name), capture) as running:
+        running.start()
+        yield running
+
+
+def between(pair: LabRunner, tool: str, port: int = PINGPONG_PORT) -> tuple[str, ...]:
+    """Run ``tool`` as server on node1 and as client on node0; the client's output. Both must succeed."""
+    job = pair["node1"].spawn(tool, 60)
+    listening = f"for n in $(seq 100); do netstat -ltn | grep -q :{port} && exit; sleep 0.1; done; exit 1"
+    pair["node1"].run(listening, 20).check()
+    client = pair["node0"].run(f"{tool} {SERVER}", 60)
+    server = job.wait()
+    assert client.status == 0, client
+    assert server.status == 0, server
+    return client.out
+
+
+def mlx5_complaints(pair: LabRunner, node: str) -> list[str]:
+    """Lines of the kernel log about the NIC that report trouble."""
+    log = pair[node].run("dmesg | grep -E 'mlx5|infiniband|eth0|Call Trace|BUG'").out
+    return [line for line in log if COMPLAINT.search(line) and not any(text in line for text in HARMLESS)]
+
+
+def test_unmodified_drivers_bind_without_a_complaint(stock_pair: LabRunner) -> None:
+    for node in ("node0", "node1"):
+        log = stock_pair[node].run("dmesg").out
+        assert any("mlx5_core" in line and "Link up" in line for line in log), log[-20:]
+        assert mlx5_complaints(stock_pair, node) == []
+
+
+def test_the_port_is_active_with_roce_v2_addresses(stock_pair: LabRunner) -> None:
+    shown = "\n".join(stock_pair["node0"].run("ibv_devinfo -v").check().out)
+    assert re.search(r"state:\s+PORT_ACTIVE", shown)
+    assert re.search(r"link_layer:\s+Ethernet", shown)
+    assert re.search(r"GID\[\s*0\]:\s+fe80::76:72ff:fe00:1, RoCE v2", shown)
+    assert re.search(r"GID\[\s*1\]:\s+::ffff:10\.77\.0\.1, RoCE v2", shown)
+
+
+def test_the_function_says_what_it_is(stock_pair: LabRunner) -> None:
+    shown = "\n".join(stock_pair["node0"].run("lspci -vv -s 01:00.0").check().out)
+    assert "Virtual Function" in shown
+    assert "Kernel driver in use: mlx5_core" in shown or "MSI-X: Enable+" in shown
+
+
+def test_network_devices_reach_each_other(stock_pair: LabRunner) -> None:
+    for address in (SERVER, "fe80::76:72ff:fe00:2%eth0"):
+        ping = stock_pair["node0"].run(f"ping -c 3 -s 1400 {address}", 20)
+        assert "3 packets received" in "\n".join(ping.out), ping
+
+
+def test_tcp_carries_bytes_unchanged(stock_pair: LabRunner) -> None:
+    left, right = stock_pair["node0"], stock_pair["node1"]
+    left.run("head -c 3000000 /dev/urandom > /tmp/bytes").check()
+    job = right.spawn("nc -l -p 7000 > /tmp/bytes", 60)
+    right.run("for n in $(seq 50); do netstat -ltn | grep -q :7000 && exit; sleep 0.1; done; exit 1").check()
+    left.run(f"nc {SERVER} 7000 < /tmp/bytes", 60).check()
+    assert job.wait().status == 0
+    sums = {guest.run("sha256sum < /tmp/bytes").out for guest in (left, right)}
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize("options", ["-g 1 -n 200", "-g 0 -e -s 65536 -n 30", "-g 1 -s 1 -n 100"])
+def test_messages_over_a_reliable_connection(stock_pair: LabRunner, options: str) -> None:
+    out = between(stock_pair, f"ibv_rc_pingpong {options}")
+    iterations = options.split()[-1]
+    assert any(line.startswith(f"{iterations} iters in") for line in out), out
+
+
+@pytest.mark.parametrize("tool", ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat"])
+def test_perftest(stock_pair: LabRunner, tool: str) -> None:
+    size, count = ("8", "200") if tool.endswith("lat") else ("65536", "100")
+    out = between(stock_pair, f"{tool} -F -x 1 -s {size} -n {count}", PERFTEST_PORT)
+    assert any(line.split()[:2] == [size, count] for line in out), out
+
+
+def test_two_processes_of_one_guest(stock_pair: LabRunner) -> None:
+    guest = stock_pair["node0"]
+    command = (
+        "ibv_rc_pingpong -g 1 -n 100 > /tmp/server & "
+        "for n in $(seq 100); do netstat -ltn | grep -q :18515 && break; sleep 0.1; done; "
+        "ibv_rc_pingpong -g 1 -n 100 10.77.0.1 && wait %1 && cat /tmp/server"
+    )
+    result = guest.run(command, 60).check()
+    assert sum(line.startswith("100 iters in") for line in result.out) == 2
+
+
+def test_nothing_of_this_made_a_driver_complain(stock_pair: LabRunner) -> None:
+    for node in ("node0", "node1"):
+        assert mlx5_complaints(stock_pair, node) == []
