@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+from array import array
 
 from emu.nic.context import ProtectionDomain
 from emu.nic.engine import ProtectionError
@@ -15,6 +16,8 @@ from emu.nic.work import Access, Cause
 __all__ = ["MemoryKeys", "MemoryKind", "MemoryRegion"]
 
 _VARIANTS = 256
+_GROWTH = 4096
+"""Indices by which the table of variants grows."""
 
 
 class MemoryKind(enum.IntEnum):
@@ -83,7 +86,9 @@ class MemoryKeys:
     def __init__(self, limit: int, first: int = 1, pieces: int = 1 << 22) -> None:
         """At most ``limit`` regions, from table index ``first`` on, over ``pieces`` runs of memory in all."""
         self._table: ObjectTable[MemoryRegion] = ObjectTable("memory region", limit, first, 0xFFFFFF)
-        self._variants: dict[int, int] = {}
+        # Last variant plus 1 of each index ever used, 0 for none. Indices go round all 24 bits, so a guest
+        # that registers for ever reaches all of them: two bytes each.
+        self._variants = array("H")
         self._by_key: dict[int, MemoryRegion] = {}
         self._pieces = 0
         self._most_pieces = pieces
@@ -113,9 +118,11 @@ class MemoryKeys:
                 f"{self._most_pieces}; deregister regions, or use larger pages",
             )
         index = self._table.reserve()
+        if index >= len(self._variants):
+            self._variants.frombytes(bytes(2 * (index + _GROWTH - len(self._variants))))
         if variant is None:
-            variant = (self._variants.get(index, 0) + 1) % _VARIANTS
-        self._variants[index] = variant
+            variant = max(self._variants[index], 1) % _VARIANTS
+        self._variants[index] = variant + 1
         region = MemoryRegion(
             index << 8 | variant, pd, access, address, pages, kind, atomic_capable, invalidatable
         )
@@ -221,12 +228,13 @@ class MemoryKeys:
 
     def _missing(self, name: str, key: int) -> str:
         index = key >> 8
-        if self._variants.get(index) is None:
+        last = self._variants[index] - 1 if index < len(self._variants) else -1
+        if last < 0:
             return f"{name} {key:#x} was never given out; use the key of REG_MR in host byte order"
         current = self._table.items.get(index)
         if current is not None and current.key == key:
             return f"{name} {key:#x} was invalidated by a peer; register the memory anew"
-        if current is None and key & 0xFF == self._variants[index]:
+        if current is None and key & 0xFF == last:
             return f"{name} {key:#x} was deregistered; post no work after freeing its memory"
         if current is None:
             return f"{name} {key:#x} was deregistered long ago or never existed"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from emu.nic.context import Context, ProtectionDomain
@@ -123,6 +125,30 @@ def test_a_reused_index_has_another_key_and_the_old_one_is_named_stale(pd: Prote
     assert second.key not in seen
     assert f"{second.key:#x}" in refusal(keys, pd, first.key).rule
     assert len(keys) == table_size
+
+
+def test_the_variant_of_an_index_goes_round(pd: ProtectionDomain) -> None:
+    keys = MemoryKeys(1)
+    seen = []
+    for _ in range(257):
+        keys._table._next = 1
+        region = add(keys, pd)
+        keys.remove(region)
+        seen.append(region.key & 0xFF)
+    assert sorted(seen[:256]) == list(range(256))
+    assert seen[256] == seen[0]
+
+
+def test_registering_for_ever_takes_no_memory(keys: MemoryKeys, pd: ProtectionDomain) -> None:
+    keys.remove(add(keys, pd))
+    tracemalloc.start()
+    try:
+        for _ in range(20_000):
+            keys.remove(add(keys, pd))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
 
 
 def test_a_full_table_refuses(keys: MemoryKeys, pd: ProtectionDomain) -> None:
