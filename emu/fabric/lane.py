@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from emu.clock import Scheduler
@@ -25,6 +26,10 @@ QUEUE_FRAMES = 16384
 
 BURST_FRAMES = 64
 """Frames delivered in one go, so that a long queue does not keep doorbells and timers waiting."""
+
+
+PAUSE_NS = 100_000
+"""How long a receiver that cannot keep up is left alone."""
 
 
 @dataclass(slots=True)
@@ -67,6 +72,8 @@ class Lane:
         self.impairments = impairments
         self.counters = LaneCounters()
         self.receiver: Receiver | None = None
+        self.paused: Callable[[], bool] | None = None
+        """Asked before each burst: True keeps the frames here for now, as priority flow control does."""
         self.up = True
         self._scheduler = scheduler
         self._events = events
@@ -134,6 +141,9 @@ class Lane:
     def _deliver(self) -> None:
         queue = self._queue
         now = self._scheduler.now()
+        if queue and self.paused is not None and self.paused():
+            self._scheduler.call_at(now + PAUSE_NS, self._deliver)
+            return
         try:
             for _ in range(min(len(queue), BURST_FRAMES)):
                 # A receiver may take the link down, which empties the queue under this loop.

@@ -5,6 +5,9 @@ It forwards as an IEEE 802.1D bridge does: it learns which port a source address
 known unicast frame out of that port alone, floods everything else, and keeps link-local control frames
 (01:80:C2:00:00:0x) to itself. All queues are those of the links, so a frame is never delivered from inside
 the sender's call.
+
+It loses nothing to congestion: while many frames wait for one port it pauses all the others, as Ethernet with
+priority flow control does and as RoCE likes it. Only the impairments of a link lose frames.
 """
 
 from __future__ import annotations
@@ -22,25 +25,31 @@ __all__ = ["MAX_ADDRESSES", "Switch", "SwitchCounters", "SwitchPort"]
 MAX_ADDRESSES = 8192
 """Size of the address table. Once a guest has filled it with invented ones, others are flooded."""
 
+CROWD_FRAMES = 1024
+"""Frames waiting for one port from which on the others pause; at most a quarter of what its queue holds."""
+
 _LINK_LOCAL = bytes.fromhex("0180c20000")
 
 
 @dataclass(slots=True)
 class SwitchCounters:
-    """Frames by what the switch did, and ``learned``: table writes, moves included."""
+    """Frames by what the switch did, ``learned``: table writes, moves included, and ``pauses`` of a port."""
 
     forwarded: int = 0
     flooded: int = 0
     filtered: int = 0
     learned: int = 0
+    pauses: int = 0
 
 
 class SwitchPort:
-    """The switch's side of one link."""
+    """The switch's side of one link; ``crowd`` is how many frames may wait for it before others pause."""
 
-    def __init__(self, switch: Switch, link: Link) -> None:
+    def __init__(self, switch: Switch, link: Link, crowd: int) -> None:
         self.link = link
+        self.crowd = crowd
         self._switch = switch
+        link.forward.paused = switch.crowded
         link.far.attach(self._arrived)
         link.far.watch(self._link_changed)
 
@@ -94,7 +103,7 @@ class Switch:
             far_name=self.name,
             queue_frames=queue_frames,
         )
-        self._ports[name] = SwitchPort(self, link)
+        self._ports[name] = SwitchPort(self, link, min(CROWD_FRAMES, max(1, queue_frames // 4)))
         return link.near
 
     def link(self, name: str) -> Link:
@@ -136,6 +145,13 @@ class Switch:
             for port in self._ports.values():
                 if port is not source and port.link.up:
                     port.link.far.send(frame)
+
+    def crowded(self) -> bool:
+        """True while some port has too many frames waiting for it."""
+        if any(port.link.far.backlog >= port.crowd for port in self._ports.values()):
+            self.counters.pauses += 1
+            return True
+        return False
 
     def forget(self, port: SwitchPort) -> None:
         """Drop what was learned on ``port``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from emu.clock import VirtualScheduler
+from emu.clock import US, VirtualScheduler
 from emu.events import EventBus
 from emu.fabric.link import LinkEnd
 from emu.fabric.port import Port
@@ -164,10 +164,44 @@ def test_counters_tell_the_story() -> None:
     network.send(1, frame(BROADCAST, mac(1)))
     network.send(2, frame(mac(1), mac(2)))
     snapshot = network.switch.snapshot()
-    assert snapshot["switch"] == {"forwarded": 1, "flooded": 1, "filtered": 0, "learned": 2, "addresses": 2}
+    assert snapshot["switch"] == {
+        "forwarded": 1,
+        "flooded": 1,
+        "filtered": 0,
+        "learned": 2,
+        "pauses": 0,
+        "addresses": 2,
+    }
     assert snapshot["node1.nic0"]["out.frames"] == 1
     assert snapshot["node1.nic0"]["in.delivered"] == 1
     assert list(snapshot) == ["switch", *network.switch.names]
+
+
+@pytest.mark.parametrize("delay_ns", [0, 3 * US])
+def test_two_stations_that_send_to_a_third_lose_nothing(delay_ns: int) -> None:
+    network = Network(queue_frames=1024, delay_ns=delay_ns)
+    network.send(3, frame(BROADCAST, mac(3)))
+    for number in range(1000):
+        for station in (1, 2):
+            network.ports[station].send(frame(mac(3), mac(station), number.to_bytes(2, "big")))
+    network.scheduler.run()
+    assert network.switch.counters.pauses > 0
+    for station in (1, 2):
+        bodies = [data[14:] for data in network.arrived[3] if data[6:12] == mac(station)]
+        assert bodies == [number.to_bytes(2, "big") for number in range(1000)]
+
+
+def test_a_link_that_goes_down_while_its_port_is_paused_drops_what_waited() -> None:
+    network = Network(queue_frames=1024)
+    network.send(3, frame(BROADCAST, mac(3)))
+    link = network.switch.link("node1.nic0")
+    link.forward.paused = lambda: True
+    network.ports[1].send(frame(mac(3), mac(1)))
+    network.scheduler.run(until=5 * US)
+    link.set_up(False)
+    network.scheduler.run()
+    assert network.arrived[3] == []
+    assert link.forward.counters.down == 1
 
 
 def test_a_name_is_taken_once() -> None:
