@@ -26,12 +26,17 @@ class DbrPolicy(enum.IntEnum):
 
 
 class DoorbellRecord:
-    """The record of one queue pair and what it counts for."""
+    """The record of one queue pair and what it counts for.
 
-    __slots__ = ("_dma", "_format", "_memory", "policy")
+    ``outrun`` is the index of the last doorbell while the record told of more than it, else None: doorbells
+    from there on are late, as they were on their way when the record was read.
+    """
+
+    __slots__ = ("_dma", "_format", "_memory", "outrun", "policy")
 
     def __init__(self, memory: RingMemory, policy: DbrPolicy, form: RecordFormat, dma: Dma) -> None:
         self.policy = policy
+        self.outrun: int | None = None
         self._memory = memory
         self._format = form
         self._dma = dma

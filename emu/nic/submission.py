@@ -91,6 +91,12 @@ class Submission:
             if self._platform.events.mask & _DOORBELL:
                 self._trace(qp, index, "repeats index", "ignored")
         elif distance > MASK >> 1:
+            if record is not None and record.outrun is not None and ahead(index, record.outrun) > 0:
+                record.outrun = index
+                self._platform.counters.doorbells_ignored += 1
+                if self._platform.events.mask & _DOORBELL:
+                    self._trace(qp, index, "doorbell index", "comes later than the record: ignored")
+                return
             qp.refuse_doorbell(
                 Rule.C07_OLDER,
                 index,
@@ -104,6 +110,8 @@ class Submission:
                 "the oldest one not completed; wait for completions before reusing slots",
             )
         else:
+            if record is not None:
+                record.outrun = None
             self._accept(qp, index)
 
     def ring_receive(self, qp: QueuePair, index: int) -> None:
@@ -165,6 +173,8 @@ class Submission:
             qp.fail(f"doorbell record: {error}")
             return
         if ahead(index, qp.doorbell) > 0 and (index - qp.completed) & MASK <= qp.sq.size:
+            if record.outrun is None:
+                record.outrun = qp.doorbell
             self._accept(qp, index)
 
     def _run(self) -> None:

@@ -325,6 +325,25 @@ class TestDoorbellRecord:
         machine.settle()
         assert len(machine.engines.made[qp.number].posted) == 4
 
+    def test_a_doorbell_the_record_outran_is_late_and_breaks_no_rule(
+        self, machine: BareMachine, driver: Driver, make_qp: MakeQp
+    ) -> None:
+        qp = make_qp(policy=DbrPolicy.RECOVERY)
+        for _ in range(5):
+            qp.post()
+        qp.ring(2)
+        qp.record(send=4)
+        machine.clock.run(until=machine.clock.now() + RECOVERY_DELAY)
+        assert qp.query().doorbell_index == 4
+        qp.ring(3)
+        assert machine.nic.counters.check_violations == 0
+        qp.ring(3)
+        assert machine.nic.counters.check_violations == 1
+        assert violation(driver) == (CheckId.C07_OLDER, qp.number, 3)
+        qp.ring(5)
+        qp.ring(4)
+        assert machine.nic.counters.check_violations == 2
+
     def test_recovery_ignores_an_absurd_record(self, machine: BareMachine, make_qp: MakeQp) -> None:
         qp = make_qp(policy=DbrPolicy.RECOVERY, sq_log_size=2)
         qp.post()
