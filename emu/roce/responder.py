@@ -8,6 +8,7 @@ single NAK, one behind is a repetition that is answered again but not carried ou
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.work import Access, Cause, QpState
@@ -158,6 +159,9 @@ class Responder:
         self._incoming.check_payload(packet, info)
         address, rkey, operand, compare = ATOMIC_ETH.unpack_from(packet.frame, packet.extension)
         if address & 7:
+            # The host names the broken rule; the wire has a code of its own for this one.
+            with suppress(ProtectionError):
+                self._host.check_remote(rkey, address, 8, Access.REMOTE_ATOMIC)
             raise Refusal(Nak.INVALID_REQUEST, f"{info.name} at {address:#x}, which is not 8-byte aligned")
         self._incoming.check_range(rkey, address, 8, Access.REMOTE_ATOMIC, info)
         add = operand if packet.opcode == _FETCH_ADD else None
