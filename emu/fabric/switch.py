@@ -25,7 +25,7 @@ __all__ = ["MAX_ADDRESSES", "Switch", "SwitchCounters", "SwitchPort"]
 MAX_ADDRESSES = 8192
 """Size of the address table. Once a guest has filled it with invented ones, others are flooded."""
 
-CROWD_FRAMES = 1024
+CROWD_FRAMES = 256
 """Frames waiting for one port from which on the others pause; at most a quarter of what its queue holds."""
 
 _LINK_LOCAL = bytes.fromhex("0180c20000")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from emu.clock import US
+from emu.clock import MS, US
 from emu.events import Kind
 from emu.nic.checks import Rule
 from emu.nic.formats import WqeFault
@@ -32,12 +32,14 @@ BUDGET = 32
 """Frames a queue pair may send before the next one's turn."""
 TURN = 8
 """Queue pairs served before the loop looks at its other work: a register read in the guest waits for them."""
-BACKLOG = 1024
-"""Frames at the port from which on nobody is served: a NIC sends at the speed of its link. They take some 20
+BACKLOG = 256
+"""Frames at the port from which on nobody is served: a NIC sends at the speed of its link. They take some
 milliseconds, which acknowledgement timers have to allow for.
 """
 HOLD = 200 * US
 """How long to wait for the port then."""
+POSTPONE = 1 * MS
+"""How much later a deadline is looked at again while the link is behind."""
 RECOVERY_DELAY = 100 * US
 """How long after a doorbell the record is read once more with the RECOVERY policy."""
 
@@ -328,9 +330,13 @@ class Submission:
         deadline = qp.engine.deadline()
         if deadline is None:
             return
-        now = self._platform.scheduler.now()
+        platform = self._platform
+        now = platform.scheduler.now()
         if now < deadline:
             self._arm(qp)
+        elif platform.port.backlog >= BACKLOG // 2:
+            # The answer cannot be late yet: what it answers may still wait for the link.
+            qp.timer = platform.scheduler.call_at(now + POSTPONE, partial(self._expire, qp))
         else:
             qp.engine.expire(now)
             self.kick(qp)

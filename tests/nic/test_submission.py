@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from emu.clock import MS
 from emu.nic.record import DbrPolicy
-from emu.nic.submission import BACKLOG, BUDGET, BURST, HOLD, LOOKAHEAD
+from emu.nic.submission import BACKLOG, BUDGET, BURST, HOLD, LOOKAHEAD, POSTPONE
 from emu.nic.work import Cause, QpState, Status
 from tests.nic.rig import CQE, SLOT, Rig
 
@@ -141,6 +142,19 @@ def test_a_full_port_holds_work_back(rig: Rig) -> None:
     rig.port.backlog = BACKLOG - 1
     rig.clock.run(until=4 * HOLD)
     assert len(engine.posted) == 1
+
+
+def test_no_deadline_passes_while_the_link_is_behind(rig: Rig) -> None:
+    cq, _ = rig.create_cq()
+    qp, engine, _, _ = rig.create_qp(cq)
+    engine.due = 5 * MS
+    rig.nic.submission.kick(qp)
+    rig.port.backlog = BACKLOG // 2
+    rig.clock.run(until=50 * MS)
+    assert engine.expired == []
+    rig.port.backlog = 0
+    rig.clock.run(until=50 * MS + POSTPONE)
+    assert len(engine.expired) == 1
 
 
 def test_the_work_of_a_doorbell_does_not_grow_with_the_number_of_queue_pairs(rig: Rig) -> None:
