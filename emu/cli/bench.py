@@ -12,11 +12,6 @@ __all__ = ["app"]
 app = typer.Typer(help="Speed, as ratios within one run.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """Keeps `mmio` a subcommand while it is the only one."""
-
-
 @app.command()
 @guarded
 def mmio(as_json: JsonFlag = False) -> None:
@@ -46,3 +41,40 @@ def mmio(as_json: JsonFlag = False) -> None:
     ]
     columns = ("8-byte access", "this server", "C server", "ratio", "at most")
     print_table(f"MMIO in the guest ({report.accelerator}, {report.rounds} rounds)", columns, rows)
+
+
+@app.command()
+@guarded
+def roce(as_json: JsonFlag = False) -> None:
+    """RoCEv2 WRITEs between two engines in this process, against copying the payload and taking its CRC.
+
+    Example: `vrnic bench roce`.
+    """
+    from emu.bench.roce import BULK_TARGET, MESSAGE_TARGET, SCALE_TARGET, run_roce_bench
+
+    report = run_roce_bench(progress=lambda line: errors.print(line, style="dim", highlight=False))
+    if as_json:
+        print_json(report.to_json())
+        return
+    rows = [
+        (
+            f"{cost.size}",
+            f"{cost.qps}",
+            f"{cost.messages:,.0f}",
+            f"{cost.gigabytes:.3f}",
+            f"{cost.ratio:.1f}",
+        )
+        for cost in report.costs
+    ]
+    columns = ("bytes", "QPs", "messages/s", "GB/s", "x copy+CRC")
+    print_table(f"RoCEv2 WRITE, both ends on one core ({report.rounds} rounds)", columns, rows)
+    few, bulk = report.of(64, 1), report.of(1 << 20, 1)
+    print_table(
+        "Targets",
+        ("what", "measured", "target"),
+        (
+            ("64-byte messages/s", f"{few.messages:,.0f}", f"at least {MESSAGE_TARGET:,}"),
+            ("GB/s of 1 MiB", f"{bulk.gigabytes:.2f}", f"at least {BULK_TARGET}"),
+            ("4,096 QPs slower by", f"{report.slowdown:.0%}", f"at most {SCALE_TARGET:.0%}"),
+        ),
+    )
