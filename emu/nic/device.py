@@ -97,6 +97,8 @@ class Nic:
         self._parse = parse
         self.addresses = frozenset((mac,))
         """Unicast MACs the port answers to."""
+        self.well_known: dict[int, QueuePair] = {}
+        """Queue pairs that peers reach under a number below all others, besides their own."""
         self.ethernet: Receiver | None = None
         """Takes frames that are not the transport's; without it they are dropped."""
         port = self.platform.port
@@ -337,6 +339,7 @@ class Nic:
         """End a queue pair in any state, without completions for what it still had to do."""
         qp.close()
         self.qps.items.pop(qp.number, None)
+        self.well_known = {number: other for number, other in self.well_known.items() if other is not qp}
 
     def fatal(self, reason: str) -> None:
         """The device gives up: say so on every event queue."""
@@ -350,6 +353,7 @@ class Nic:
             qp.close()
         for cq in self.cqs:
             cq.close()
+        self.well_known.clear()
         self.submission.clear()
         for table in (self.qps, self.cqs, self.eqs, self.pds, self.contexts):
             table.clear()
@@ -380,7 +384,8 @@ class Nic:
             else:
                 self._drop(packet)
             return
-        qp = self.qps.items.get(packet.dest_qpn)
+        number = packet.dest_qpn
+        qp = self.qps.items.get(number) or self.well_known.get(number)
         if qp is None:
             self._drop(Drop(f"there is no QP {packet.dest_qpn:#x}"))
             return

@@ -35,7 +35,7 @@ _STATE = Kind.STATE.bit
 _ATTRIBUTES: dict[ModifyMask, tuple[str, ...]] = {
     ModifyMask.ACCESS_FLAGS: ("access",),
     ModifyMask.PKEY_INDEX: ("pkey",),
-    ModifyMask.QKEY: ("qkey",),
+    ModifyMask.QKEY: ("qkey", "source_qpn"),
     ModifyMask.AV: (
         "source_mac",
         "dest_mac",

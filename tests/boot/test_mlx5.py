@@ -100,10 +100,26 @@ def test_messages_over_a_reliable_connection(stock_pair: LabRunner, options: str
     assert any(line.startswith(f"{iterations} iters in") for line in out), out
 
 
-@pytest.mark.parametrize("tool", ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat"])
-def test_perftest(stock_pair: LabRunner, tool: str) -> None:
-    size, count = ("8", "200") if tool.endswith("lat") else ("65536", "100")
-    out = between(stock_pair, f"{tool} -F -x 1 -s {size} -n {count}", PERFTEST_PORT)
+@pytest.mark.parametrize("tool", ["ibv_uc_pingpong", "ibv_ud_pingpong"])
+def test_messages_without_a_reliable_connection(stock_pair: LabRunner, tool: str) -> None:
+    out = between(stock_pair, f"{tool} -g 1 -n 100")
+    assert any(line.startswith("100 iters in") for line in out), out
+
+
+@pytest.mark.parametrize(
+    ("tool", "size", "count"),
+    [
+        ("ib_write_bw", "65536", "100"),
+        ("ib_read_bw", "65536", "100"),
+        ("ib_send_bw", "65536", "100"),
+        ("ib_send_bw -c UD", "1024", "100"),
+        ("ib_write_lat", "8", "200"),
+        ("ib_atomic_bw", "8", "100"),
+    ],
+)
+def test_perftest(stock_pair: LabRunner, tool: str, size: str, count: str) -> None:
+    length = "" if "atomic" in tool else f" -s {size}"
+    out = between(stock_pair, f"{tool} -F -x 1{length} -n {count}", PERFTEST_PORT)
     assert any(line.split()[:2] == [size, count] for line in out), out
 
 

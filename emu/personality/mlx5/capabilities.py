@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from emu.personality.mlx5.addresses import ROCE_ADDRESSES
 from emu.personality.mlx5.identity import LOG_BF_SIZE
 from emu.personality.mlx5.layout.capabilities import (
     ATOMIC_CAPS,
@@ -19,7 +20,6 @@ from emu.personality.mlx5.layout.capabilities import (
     ROCE_CAP,
 )
 from emu.personality.mlx5.layout.structure import Structure
-from emu.personality.mlx5.port import ROCE_ADDRESSES
 
 __all__ = [
     "ATOMIC",
@@ -128,6 +128,8 @@ ETHERNET = (
 
 ATOMIC = (
     Capability("atomic_operations", FETCH_ADD_AND_SWAP, "compare and swap, fetch and add"),
+    Capability("supported_atomic_req_8B_endianness_mode_1", 1, "results are in the host's byte order"),
+    Capability("atomic_req_8B_endianness_mode", 1, "and always are"),
     Capability("atomic_size_qp", EIGHT_BYTES, "of 8 bytes"),
 )
 

@@ -14,6 +14,7 @@ from emu.nic.ethernet import EthernetCounters, EthernetReceiveQueue, EthernetSen
 from emu.nic.pages import PageList
 from emu.nic.ring import RingMemory
 from emu.nic.table import ObjectTable
+from emu.personality.mlx5.addresses import AddressTable
 from emu.personality.mlx5.identity import FIRST_UAR, UAR_COUNT
 from emu.personality.mlx5.port import PortState
 from emu.personality.mlx5.steering import Steering
@@ -72,8 +73,9 @@ class Mlx5Device:
     queues meet in protection domains.
     """
 
-    def __init__(self, nic: Nic) -> None:
+    def __init__(self, nic: Nic, addresses: AddressTable) -> None:
         self.nic = nic
+        self.addresses = addresses
         self.ethernet = EthernetCounters()
         self.port = PortState(nic)
         self._start()
@@ -84,6 +86,7 @@ class Mlx5Device:
         for queue in (*self.sqs, *self.rqs):
             queue.close()
         self.nic.reset(reason)
+        self.addresses.clear()
         self.ethernet = EthernetCounters()
         self.port = PortState(self.nic)
         self.answer_to()

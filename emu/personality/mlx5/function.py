@@ -16,6 +16,7 @@ from emu.nic.work import Transport
 from emu.pcie.caps.serial import eui64
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
+from emu.personality.mlx5.addresses import AddressTable
 from emu.personality.mlx5.commandqueue import CommandQueue
 from emu.personality.mlx5.device import Mlx5Device
 from emu.personality.mlx5.formats import mlx5_formats
@@ -62,6 +63,7 @@ def build_mlx5_function(
     """
     function = Function(name, IDENTITY, hierarchy, serial=eui64(mac))
     msix = function.add_msix(MSIX_BAR, LIMITS.vectors, bar_size=MSIX_SIZE)
+    addresses = AddressTable()
     nic = Nic(
         name,
         bus=function.bus,
@@ -69,7 +71,7 @@ def build_mlx5_function(
         port=port,
         scheduler=scheduler,
         events=events,
-        formats=mlx5_formats(LIMITS),
+        formats=mlx5_formats(LIMITS, addresses),
         create_engine=lambda transport, host: (
             LocalEngine(host) if transport is Transport.LOCAL else create_engine(transport, host)
         ),
@@ -78,7 +80,7 @@ def build_mlx5_function(
         gids=gids,
         limits=LIMITS,
     )
-    device = Mlx5Device(nic)
+    device = Mlx5Device(nic, addresses)
     commands = CommandQueue(device)
     registers = Registers(device, commands, scheduler)
 

@@ -1,28 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port as its driver sees and sets it: addresses, MTU, state, RoCE addresses."""
+"""The port as its driver sees and sets it: addresses, MTU, state."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from emu.nic.device import Nic
 
-__all__ = ["PortState", "RoceAddress"]
+__all__ = ["LARGEST_MTU", "PortState"]
 
-ROCE_ADDRESSES = 16
 ETHERNET_MTU = 1500
 LARGEST_MTU = 9978
 """Largest frame payload in bytes, as adapters of this kind report it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoceAddress:
-    """Entry of the RoCE address table: a GID of 16 bytes and the MAC frames from it carry."""
-
-    gid: bytes
-    mac: bytes
-    version: int
-    l3_type: int
 
 
 class PortState:
@@ -38,7 +25,6 @@ class PortState:
         self.unicast: tuple[bytes, ...] = ()
         self.multicast: tuple[bytes, ...] = ()
         self.vlans: tuple[int, ...] = ()
-        self.addresses: dict[int, RoceAddress] = {}
         self.node_description = b"vrnic mlx5-compatible".ljust(64, b"\0")
 
     @property

@@ -52,6 +52,7 @@ def create_mkey(device: Mlx5Device, request: Request) -> Mapping[str, int]:
             address=address,
             pages=pages,
             atomic_capable=bool(key["a"]),
+            invalidatable=bool(key["en_rinval"]),
             variant=key["mkey_7_0"],
         )
     return {"mkey_index": region.key >> 8}

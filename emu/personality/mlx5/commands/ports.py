@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from emu.nic.errors import ErrorKind, NicError
+from emu.personality.mlx5.addresses import ROCE_ADDRESSES, RoceAddress
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.codes import Register
 from emu.personality.mlx5.commands.command import NOTHING_IN, NOTHING_OUT, Command, Request
 from emu.personality.mlx5.device import Mlx5Device
 from emu.personality.mlx5.layout import ports as layout
 from emu.personality.mlx5.layout.structure import Structure
-from emu.personality.mlx5.port import LARGEST_MTU, ROCE_ADDRESSES, RoceAddress
+from emu.personality.mlx5.port import LARGEST_MTU
 
 __all__ = ["COMMANDS"]
 
@@ -113,12 +114,12 @@ def set_roce_address(device: Mlx5Device, request: Request) -> None:
     index = _address_index(request)
     gid = request["roce_address.source_l3_address"].to_bytes(GID_BYTES, "big")
     if not any(gid):
-        device.port.addresses.pop(index, None)
+        device.addresses.pop(index, None)
         return
     if gid[0] == 0xFF:
         raise NicError(ErrorKind.BAD_FIELD, "a multicast address is no GID of a port", "source_l3_address")
     mac = request["roce_address.source_mac_47_32"] << 32 | request["roce_address.source_mac_31_0"]
-    device.port.addresses[index] = RoceAddress(
+    device.addresses[index] = RoceAddress(
         gid,
         mac.to_bytes(6, "big"),
         request["roce_address.roce_version"],
@@ -128,7 +129,7 @@ def set_roce_address(device: Mlx5Device, request: Request) -> None:
 
 def query_roce_address(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     """An entry of the RoCE address table."""
-    address = device.port.addresses.get(_address_index(request))
+    address = device.addresses.get(_address_index(request))
     if address is None:
         return {}
     mac = int.from_bytes(address.mac, "big")

@@ -44,6 +44,8 @@ STATES = {
     QpState.ERR: QpStateCode.ERROR,
 }
 PATH = "primary_address_path."
+GENERAL_SERVICE = 1
+"""Number under which peers reach the queue pair of the general services interface."""
 _NO_RING_LOG = 1
 _NO_RING = RingMemory(PageList.contiguous(0, SLOT << _NO_RING_LOG), 0)
 """Stands for the send ring of a queue pair that has none: nothing rings it, so nothing is read from it."""
@@ -97,6 +99,8 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     )
     if send_bytes:
         device.doors[qp.number] = Door(context["uar_page"], partial(nic.submission.ring, qp, 0))
+    if context["st"] == QpService.QP1:
+        nic.well_known[GENERAL_SERVICE] = qp
     device.qp_contexts[qp.number] = context
     return {"qpn": qp.number}
 
@@ -195,7 +199,7 @@ def _attributes(
 ) -> QpAttributes:
     """The attributes in a queue pair context."""
     port = device.port
-    address = port.addresses.get(given[PATH + "src_addr_index"])
+    address = device.addresses.get(given[PATH + "src_addr_index"])
     rgid = given[PATH + "rgid_rip"].to_bytes(16, "big")
     rmac = given[PATH + "rmac_47_32"] << 32 | given[PATH + "rmac_31_0"]
     access = Access.NONE
@@ -228,6 +232,7 @@ def _attributes(
         hop_limit=given[PATH + "hop_limit"],
         udp_source_port=given[PATH + "udp_sport"],
         qkey=given["q_key"],
+        source_qpn=GENERAL_SERVICE if context["st"] == QpService.QP1 else 0,
     )
 
 

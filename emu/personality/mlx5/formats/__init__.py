@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from emu.nic.formats import Formats
 from emu.nic.limits import NicLimits
+from emu.personality.mlx5.addresses import AddressTable
 from emu.personality.mlx5.formats.cqe import CompletionFormat
 from emu.personality.mlx5.formats.eqe import EventFormat
 from emu.personality.mlx5.formats.record import Record
@@ -14,6 +15,8 @@ from emu.personality.mlx5.formats.wqe import SendFormat
 __all__ = ["mlx5_formats"]
 
 
-def mlx5_formats(limits: NicLimits) -> Formats:
-    """The formats of a NIC with ``limits``."""
-    return Formats(SendFormat(limits), ReceiveFormat(), CompletionFormat(), EventFormat(), Record())
+def mlx5_formats(limits: NicLimits, addresses: AddressTable) -> Formats:
+    """The formats of a NIC with ``limits``; datagrams name their source by its place in ``addresses``."""
+    return Formats(
+        SendFormat(limits, addresses), ReceiveFormat(), CompletionFormat(), EventFormat(), Record()
+    )

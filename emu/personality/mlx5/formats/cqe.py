@@ -25,6 +25,10 @@ CQE_SIZE = 64
 _GOOD = struct.Struct(">24xI4xII4xIQIHx")
 _BAD = struct.Struct(">54xBBIHx")
 _FRAME = struct.Struct(">20xH6xBB14xIQ4xHx")
+_DEFAULT_PKEY = 0xFFFF
+_HAS_HEADER = 1 << 28
+_SOURCES = {0: 0, 6: _HAS_HEADER | 1 << 24, 4: _HAS_HEADER | 2 << 24}
+"""By IP version of a datagram: that its network header comes first, and which one that is."""
 _L2_OK, _L3_OK, _L4_OK = 1, 2, 4
 _L3_TYPES = {0: 0, 6: 1, 4: 2}
 _L4_TYPES = {TCP: 4, UDP: 2}
@@ -73,17 +77,11 @@ class CompletionFormat:
             opcode = CqeOpcode.RESPONDER_SEND
             body = _frame(completion, completion.cookie, timestamp)
         elif received:
-            immediate = completion.immediate
-            if completion.opcode is CompletionOpcode.RECV_WRITE_IMM:
-                opcode = CqeOpcode.RESPONDER_WRITE_IMM
-            elif immediate is not None:
-                opcode = CqeOpcode.RESPONDER_SEND_IMM
-            else:
-                opcode = CqeOpcode.RESPONDER_SEND
+            opcode, word = _received(completion)
             body = _GOOD.pack(
+                _SOURCES[completion.ip_version] | completion.source_qpn,
                 0,
-                0,
-                immediate or 0,
+                word,
                 completion.length,
                 timestamp,
                 completion.qpn,
@@ -105,6 +103,18 @@ class CompletionFormat:
     def counter(self, value: int) -> bytes:
         """Eight big-endian bytes; no CQ of this interface counts only."""
         return value.to_bytes(8, "big")
+
+
+def _received(completion: Completion) -> tuple[CqeOpcode, int]:
+    """Opcode of a receive completion, and the word that depends on it."""
+    if completion.invalidated is not None:
+        return CqeOpcode.RESPONDER_SEND_INVAL, completion.invalidated
+    if completion.opcode is CompletionOpcode.RECV_WRITE_IMM:
+        return CqeOpcode.RESPONDER_WRITE_IMM, completion.immediate or 0
+    if completion.immediate is not None:
+        return CqeOpcode.RESPONDER_SEND_IMM, completion.immediate
+    # Drivers look the P_Key of a management datagram up in their table.
+    return CqeOpcode.RESPONDER_SEND, _DEFAULT_PKEY if completion.ip_version else 0
 
 
 def _frame(completion: Completion, info: FrameInfo, timestamp: int) -> bytes:

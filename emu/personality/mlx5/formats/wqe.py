@@ -3,11 +3,13 @@
 
 ::
 
-    control   opmod, index, opcode | QPN, number of segments | signature, fence and completion flags |
-    immediate remote    address (8) | rkey (4) | reserved                     WRITE, READ, atomics
-    atomic    swap or add (8) | compare (8)                         atomics
-    data      byte count (4) | lkey (4) | address (8)               any number
-    inline    1 << 31 | byte count (4) | bytes, padded to 16        any number, instead of data
+    control   opmod, index, opcode | QPN, segments | signature, fence, completion flags | immediate
+    datagram  Q_Key (4) ... peer's QPN (4) ... UDP source port (2) ... rmac (6), traffic class,
+              hop limit, source index and flow label (4), rgid (16)           UD
+    remote    address (8) | rkey (4) | reserved                               WRITE, READ, atomics
+    atomic    swap or add (8) | compare (8)                                   atomics
+    data      byte count (4) | lkey (4) | address (8)                         any number
+    inline    1 << 31 | byte count (4) | bytes, padded to 16                  any number, instead of data
 
 Source: ``struct mlx5_wqe_*`` in ``include/linux/mlx5/qp.h``.
 """
@@ -15,13 +17,24 @@ Source: ``struct mlx5_wqe_*`` in ``include/linux/mlx5/qp.h``.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 from emu.nic.checks import Rule
 from emu.nic.formats import WqeFault
 from emu.nic.limits import NicLimits
 from emu.nic.qp import QueuePair
 from emu.nic.serial import MASK
-from emu.nic.work import Cause, CompletionOpcode, Opcode, SendRequest, Sge, Status
+from emu.nic.work import (
+    AddressHandle,
+    Cause,
+    CompletionOpcode,
+    Opcode,
+    SendRequest,
+    Sge,
+    Status,
+    Transport,
+)
+from emu.personality.mlx5.addresses import RoceAddress
 from emu.personality.mlx5.codes import WqeOpcode
 
 __all__ = [
@@ -41,6 +54,11 @@ CONTROL = struct.Struct(">IIxxxBI")
 _REMOTE = struct.Struct(">QI4x")
 _ATOMIC = struct.Struct(">QQ")
 _DATA = struct.Struct(">IIQ")
+_DATAGRAM = struct.Struct(">I4xI2xH4x6sBBI16s")
+SOURCE_SHIFT = 20
+"""Of the word before the peer's GID: index of the own address in bits 27:20."""
+MIN_PORT = 0xC000
+"""Below it the UDP source port is not one, and follows from the queue pair numbers instead."""
 
 SOLICITED = 1 << 1
 COMPLETE_SHIFT, COMPLETE_ALWAYS = 2, 2
@@ -52,6 +70,7 @@ ATOMIC_BYTES = 8
 
 _OPCODES: dict[int, tuple[Opcode, CompletionOpcode]] = {
     WqeOpcode.NOP: (Opcode.NOP, CompletionOpcode.NOP),
+    WqeOpcode.SEND_INVAL: (Opcode.SEND_INV, CompletionOpcode.SEND),
     WqeOpcode.RDMA_WRITE: (Opcode.WRITE, CompletionOpcode.WRITE),
     WqeOpcode.RDMA_WRITE_IMM: (Opcode.WRITE_IMM, CompletionOpcode.WRITE),
     WqeOpcode.SEND: (Opcode.SEND, CompletionOpcode.SEND),
@@ -107,13 +126,15 @@ class SendFormat:
 
     slot_size = SLOT
 
-    def __init__(self, limits: NicLimits) -> None:
+    def __init__(self, limits: NicLimits, addresses: Mapping[int, RoceAddress]) -> None:
         self._longest = limits.max_message
+        self._addresses = addresses
 
     def decode(self, burst: bytes, first: int, count: int, qp: QueuePair) -> list[SendRequest | WqeFault]:
         """The whole descriptors among ``count`` slots."""
         results: list[SendRequest | WqeFault] = []
         number = qp.number
+        datagram = qp.transport is Transport.ROCE_UD
         slot = 0
         while slot < count:
             at = slot * SLOT
@@ -124,9 +145,8 @@ class SendFormat:
             if slot + slots > count:
                 break
             slot += slots
-            results.append(
-                self._one(burst[at : at + units * UNIT], index, slots, word, queue, flags, immediate, number)
-            )
+            wqe = burst[at : at + units * UNIT]
+            results.append(self._one(wqe, index, slots, word, queue, flags, immediate, number, datagram))
         return results
 
     def _one(
@@ -139,6 +159,7 @@ class SendFormat:
         flags: int,
         immediate: int,
         number: int,
+        datagram: bool,
     ) -> SendRequest | WqeFault:
         opcode = word & 0xFF
         known = _OPCODES.get(opcode)
@@ -165,7 +186,12 @@ class SendFormat:
             cookie=opcode,
         )
         at = UNIT
+        if opcode == WqeOpcode.SEND_INVAL:
+            request.rkey = immediate
         try:
+            if datagram and opcode != WqeOpcode.NOP:
+                self._address(request, wqe)
+                at += _DATAGRAM.size
             if opcode in _REMOTE_OPCODES:
                 request.remote_address, request.rkey = _REMOTE.unpack_from(wqe, at)
                 at += UNIT
@@ -194,6 +220,18 @@ class SendFormat:
             text = f"index {index}: an atomic's result takes {ATOMIC_BYTES} bytes, not {request.length}"
             return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
         return request
+
+    def _address(self, request: SendRequest, wqe: bytes) -> None:
+        """Read the datagram segment. :raises struct.error: it is cut off; BadSegment: no such source."""
+        qkey, peer, port, rmac, traffic_class, hop_limit, flow, rgid = _DATAGRAM.unpack_from(wqe, UNIT)
+        source = self._addresses.get(flow >> SOURCE_SHIFT & 0xFF)
+        if source is None:
+            raise BadSegment(f"entry {flow >> SOURCE_SHIFT & 0xFF} of the RoCE address table is empty")
+        request.qkey = qkey
+        request.dest_qpn = peer & 0xFFFFFF
+        request.handle = AddressHandle(
+            source.mac, rmac, source.gid, rgid, traffic_class, hop_limit, port if port >= MIN_PORT else 0
+        )
 
 
 def _fault(

@@ -101,6 +101,7 @@ ATOMIC_CAPS = Structure(
     "atomic_caps",
     0x800,
     {
+        "atomic_req_8B_endianness_mode": (0x040, 2),
         "supported_atomic_req_8B_endianness_mode_1": (0x046, 1),
         "atomic_operations": (0x090, 16),
         "atomic_size_qp": (0x0B0, 16),

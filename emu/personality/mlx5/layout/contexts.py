@@ -41,6 +41,7 @@ MKC = Structure(
         "qpn": (0x020, 24),
         "mkey_7_0": (0x038, 8),
         "length64": (0x060, 1),
+        "en_rinval": (0x067, 1),
         "pd": (0x068, 24),
         "start_addr": (0x080, 64),
         "len": (0x0C0, 64),
