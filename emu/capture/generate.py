@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generates the Wireshark dissector of device events from their format.
+"""Generates the Wireshark dissectors: of device events from their format, of UET from its header tables.
 
-``python -m emu.capture.generate`` writes ``lua/vrnic-events.lua``; with ``--check`` it only says whether the
-file is current and exits 1 when it is not.
+``python -m emu.capture.generate`` writes ``lua/vrnic-events.lua`` and ``lua/vrnic-uet.lua``; with ``--check``
+it only says whether the files are current and exits 1 when one is not.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from emu.capture import uet_dissector
 from emu.capture.events_format import FIELDS, HEADER, PHRASES, VERSION, Field
 from emu.capture.pcapng import LinkType
 
-__all__ = ["LUA_SCRIPT", "main", "render"]
+__all__ = ["LUA_SCRIPT", "UET_SCRIPT", "main", "render"]
 
 LUA_SCRIPT = Path(__file__).parent / "lua" / "vrnic-events.lua"
-"""Where the generated dissector is."""
+"""Where the generated dissector of device events is."""
+UET_SCRIPT = LUA_SCRIPT.with_name("vrnic-uet.lua")
+"""Where the generated dissector of UET is."""
 
 _TOP = """\
 -- SPDX-License-Identifier: Apache-2.0
@@ -31,6 +34,12 @@ _TOP = """\
 """
 
 _BODY = """
+-- Loaded twice, as when installed and named on the command line too, the first one stays.
+local is_known, other = pcall(Dissector.get, "vrnic")
+if is_known and other then
+  return
+end
+
 local vrnic = Proto("vrnic", "vrnic device event")
 
 local kinds = {}
@@ -137,7 +146,7 @@ end
 
 
 def render() -> str:
-    """The dissector's source."""
+    """The source of the dissector of device events."""
     lines = ["", f"local known_version = {VERSION}", f"local header_size = {HEADER.size}", ""]
     lines += ["local fields = {", *(f"  {_field(f)}," for f in FIELDS), "}", "", "local phrases = {"]
     for kind, phrase in PHRASES.items():
@@ -151,17 +160,17 @@ def render() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the file, or with ``--check`` compare; the exit status."""
+    """Write the files, or with ``--check`` compare; the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    text = render()
-    if "--check" in arguments:
-        if LUA_SCRIPT.is_file() and LUA_SCRIPT.read_text() == text:
-            return 0
-        print(f"{LUA_SCRIPT} is stale; run: python -m emu.capture.generate", file=sys.stderr)
-        return 1
-    LUA_SCRIPT.parent.mkdir(exist_ok=True)
-    LUA_SCRIPT.write_text(text)
-    return 0
+    status = 0
+    for path, text in ((LUA_SCRIPT, render()), (UET_SCRIPT, uet_dissector.render())):
+        if "--check" not in arguments:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        elif not path.is_file() or path.read_text() != text:
+            print(f"{path} is stale; run: python -m emu.capture.generate", file=sys.stderr)
+            status = 1
+    return status
 
 
 def _field(f: Field) -> str:

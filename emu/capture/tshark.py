@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Sequence
 
-from emu.capture.generate import LUA_SCRIPT
+from emu.capture.generate import LUA_SCRIPT, UET_SCRIPT
 
 __all__ = ["PAYLOAD_GUESSES", "tshark_arguments", "tshark_command"]
 
@@ -40,11 +40,13 @@ COLUMNS = (
 
 
 def tshark_arguments(path: str | os.PathLike[str], *more: str) -> list[str]:
-    """Options for tshark or wireshark: read ``path``, show events as lines, do not guess at payloads.
+    """Options for tshark or wireshark: read ``path``, show events and UET, do not guess at payloads.
 
     ``more`` follows, for example ``"-Y", "vrnic.qpn == 0x101"``.
     """
-    words = ["-r", os.fspath(path), "-X", f"lua_script:{LUA_SCRIPT}"]
+    words = ["-r", os.fspath(path), "-X", f"lua_script:{LUA_SCRIPT}", "-X", f"lua_script:{UET_SCRIPT}"]
+    # UET sends UDP checksum 0 over IPv6 too: a switch that trims could not keep another right.
+    words += ["-o", "udp.ignore_ipv6_zero_checksum:TRUE"]
     for name in PAYLOAD_GUESSES:
         words += ["--disable-heuristic", name]
     columns = ",".join(f'"{title}","{content}"' for title, content in COLUMNS)

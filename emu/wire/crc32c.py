@@ -6,9 +6,9 @@ from __future__ import annotations
 import struct
 from functools import cache
 
-__all__ = ["crc32c"]
+__all__ = ["POLYNOMIAL", "crc32c"]
 
-_POLYNOMIAL = 0x82F63B78
+POLYNOMIAL = 0x82F63B78
 _HALF = struct.Struct("<H")
 
 
@@ -18,7 +18,7 @@ def _tables() -> tuple[list[int], list[int]]:
     one = []
     for value in range(256):
         for _ in range(8):
-            value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
+            value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
         one.append(value)
     two = [one[value & 0xFF] for value in range(65536)]
     return one, [one[(step ^ value >> 8) & 0xFF] ^ step >> 8 for value, step in enumerate(two)]

@@ -102,7 +102,10 @@ class UET(Layer):
         return layer
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        return fitting(BY_NEXT_HEADER.get(self.fields.get("next_hdr", 0)), payload)
+        # A reserved type has a layout unknown, a control packet no next header and a NACK none in use.
+        if isinstance(self, Request | Rudi | Uud | Ack):
+            return fitting(BY_NEXT_HEADER.get(self.next_hdr), payload)
+        return Raw
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         udp = self.underlayer

@@ -47,11 +47,15 @@ def unless(name: str, *values: int) -> When:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Fields that Wireshark shows below one item: ``filter`` names the item, ``bits`` is its width."""
+    """Fields that Wireshark shows below one item: ``filter`` names the item, ``bits`` is its width.
+
+    With ``octets`` it is a string of bytes, else a number.
+    """
 
     filter: str
     title: str
     bits: int
+    octets: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ CTL_NAMES = names_of(CtlType)
 ACK_REQUEST_NAMES = names_of(AckRequest)
 _FLAGS = Group("uet.pds.flags", "Flags", 7)
 _PDC_MODE = Group("uet.pds.pdc_mode", "PDC Mode", 4)
-_CC_STATE = Group("uet.pds.ack.cc_state", "CC State", 64)
+_CC_STATE = Group("uet.pds.ack.cc_state", "CC State", 64, octets=True)
 _ANY_PSN = range(-0x8000, 1)
 _PDCID = range(1, 0x10000)
 

@@ -45,12 +45,17 @@ def test_a_stale_dissector_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(generate, "LUA_SCRIPT", tmp_path / "lua" / "x.lua")
+    monkeypatch.setattr(generate, "UET_SCRIPT", tmp_path / "lua" / "y.lua")
     assert generate.main(["--check"]) == 1
-    assert "stale" in capsys.readouterr().err
+    assert capsys.readouterr().err.count(" is stale;") == 2
     assert generate.main([]) == 0
-    assert generate.main(["--check"]) == 0
-    (tmp_path / "lua" / "x.lua").write_text("old")
-    assert generate.main(["--check"]) == 1
+    for name in ("x.lua", "y.lua"):
+        assert generate.main(["--check"]) == 0
+        text = (tmp_path / "lua" / name).read_text()
+        (tmp_path / "lua" / name).write_text("old")
+        assert generate.main(["--check"]) == 1
+        assert f"{name} is stale" in capsys.readouterr().err
+        (tmp_path / "lua" / name).write_text(text)
 
 
 def test_tshark_shows_each_event_in_the_words_of_the_trace(tmp_path: Path) -> None:

@@ -40,6 +40,12 @@ local phrases = {
   [19] = { label = "link", words = {} },
 }
 
+-- Loaded twice, as when installed and named on the command line too, the first one stays.
+local is_known, other = pcall(Dissector.get, "vrnic")
+if is_known and other then
+  return
+end
+
 local vrnic = Proto("vrnic", "vrnic device event")
 
 local kinds = {}
