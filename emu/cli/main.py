@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import emu
-from emu.cli import bench, boot, demo, doctor, driver, inspect, lab, pcap, serve, trace
+from emu.cli import bench, boot, demo, doctor, driver, inspect, lab, pcap, serve, trace, wireshark
 
 __all__ = ["app", "main"]
 
@@ -31,6 +31,7 @@ app.command()(doctor.doctor)
 app.add_typer(lab.app, name="lab")
 app.add_typer(driver.app, name="driver")
 app.add_typer(pcap.app, name="pcap")
+app.add_typer(wireshark.app, name="wireshark")
 app.add_typer(bench.app, name="bench")
 
 
