@@ -10,6 +10,7 @@ from emu.clock import Scheduler
 from emu.events import EventBus
 from emu.fabric.port import Port
 from emu.nic.device import Nic
+from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
@@ -57,6 +58,7 @@ class NicBuilder(Protocol):
         parse: PacketParser,
         mac: bytes,
         gids: Sequence[bytes],
+        create_endpoint: EndpointFactory | None = None,
     ) -> NicDevice:
         """The NIC. :raises ValueError: an address of the wrong size."""
 

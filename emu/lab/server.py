@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from functools import partial
 from pathlib import Path
 
 from emu.capture.capture import Capture
 from emu.control.locate import CONTROL_SOCKET
 from emu.control.server import ControlError, ControlServer, Stream
 from emu.events import Event, EventBus, Kind
+from emu.fabric.dgram import DatagramDevice
 from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
 from emu.lab.devices import BUILDERS, NicDevice
-from emu.lab.runner import socket_path
+from emu.lab.runner import network_paths, socket_path
 from emu.lab.topology import Lab
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
@@ -26,6 +28,7 @@ from emu.roce import create_engine
 from emu.roce.packet import parse
 from emu.transport.context import Endpoint
 from emu.transport.loop import Loop
+from emu.uet import Fep
 
 __all__ = ["LabServer"]
 
@@ -53,6 +56,7 @@ class LabServer:
         self.nics: dict[str, NicDevice] = {}
         self.gpus: dict[str, Gpu] = {}
         self.endpoints: dict[str, Endpoint] = {}
+        self.networks: dict[str, DatagramDevice] = {}
         self.switch = Switch(self.loop, self.events)
         self._control: ControlServer | None = None
         try:
@@ -78,6 +82,8 @@ class LabServer:
             self._control = None
         for endpoint in self.endpoints.values():
             endpoint.close()
+        for network in self.networks.values():
+            network.close()
         if self.capture is not None:
             self.capture.close()
         self.loop.close()
@@ -86,6 +92,11 @@ class LabServer:
         hierarchies = {node.name: Hierarchy() for node in self.lab.nodes}
         for nic in self.lab.nics:
             port = self.switch.port(nic.name, loss=nic.loss, seed=nic.seed, delay_ns=nic.delay_ns)
+            if nic.device == "virtio":
+                self.directory.mkdir(parents=True, exist_ok=True)
+                local, remote = network_paths(self.directory, nic.name)
+                self.networks[nic.name] = DatagramDevice(port, self.loop, local, remote)
+                continue
             device = BUILDERS[nic.device](
                 nic.name,
                 hierarchies[nic.node],
@@ -96,6 +107,7 @@ class LabServer:
                 parse=parse,
                 mac=nic.mac,
                 gids=nic.gids,
+                create_endpoint=partial(Fep, seed=nic.seed),
             )
             self.nics[nic.name] = device
             self._serve(device.function)

@@ -48,6 +48,10 @@ class Counters:
     out_of_buffer: int = 0
     pkey_violations: int = 0
     qkey_violations: int = 0
+    pdcs_opened: int = 0
+    unknown_pdc: int = 0
+    nacks_sent: int = 0
+    nacks_received: int = 0
     check_violations: int = 0
 
     def bump(self, name: str, amount: int = 1) -> None:

@@ -10,7 +10,9 @@ from emu.events import EventBus, Kind
 from emu.fabric.port import Port, Receiver
 from emu.nic.context import Context, ProtectionDomain
 from emu.nic.cq import COUNTER_BYTES, CompletionQueue, CqMode, CqOverrun
-from emu.nic.engine import AsyncEvent, Drop, EngineFactory, PacketParser
+from emu.nic.endpoint import ENDPOINT_TRANSPORTS, EndpointFactory
+from emu.nic.endpoint_host import NicEndpointHost
+from emu.nic.engine import AsyncEvent, Drop, Engine, EngineFactory, EngineHost, PacketParser
 from emu.nic.eq import EventQueue
 from emu.nic.errors import ErrorKind, NicError
 from emu.nic.formats import Formats
@@ -25,7 +27,7 @@ from emu.nic.qp import QpConfig, QpSnapshot, QueuePair
 from emu.nic.ring import RingMemory
 from emu.nic.submission import Submission
 from emu.nic.table import ObjectTable
-from emu.nic.work import Access
+from emu.nic.work import Access, Transport
 from emu.pcie.bus import Bus, Interrupts
 
 __all__ = ["Nic"]
@@ -50,6 +52,8 @@ class Nic:
     :param formats: the personality's descriptor formats
     :param create_engine: makes a queue pair's transport engine
     :param parse: takes inbound frames apart for routing
+    :param create_endpoint: makes the state that queue pairs of a transport like UET share; it serves the
+        queue pairs of :data:`emu.nic.endpoint.ENDPOINT_TRANSPORTS`
     :param mac: 6 bytes
     :param gids: initial GID table, 16 bytes each
     """
@@ -69,6 +73,7 @@ class Nic:
         mac: bytes,
         gids: Sequence[bytes],
         limits: NicLimits | None = None,
+        create_endpoint: EndpointFactory | None = None,
     ) -> None:
         limits = limits or NicLimits()
         self.platform = Platform.build(
@@ -95,6 +100,9 @@ class Nic:
         self.qps: ObjectTable[QueuePair] = ObjectTable("queue pair", limits.qps, FIRST_QPN, LAST_NUMBER - 1)
         self._create_engine = create_engine
         self._parse = parse
+        self._endpoint = (
+            None if create_endpoint is None else create_endpoint(NicEndpointHost(self.platform, self._wake))
+        )
         self.addresses = frozenset((mac,))
         """Unicast MACs the port answers to."""
         self.well_known: dict[int, QueuePair] = {}
@@ -331,7 +339,7 @@ class Nic:
         if config.receive is not None:
             self.check_log_size("rq_log_size", config.receive_log_size, 0)
         number = self.qps.reserve()
-        qp = QueuePair(self.platform, number, config, self.keys, self.submission, self._create_engine)
+        qp = QueuePair(self.platform, number, config, self.keys, self.submission, self._engine)
         self.qps.items[number] = qp
         return qp
 
@@ -340,6 +348,8 @@ class Nic:
         qp.close()
         self.qps.items.pop(qp.number, None)
         self.well_known = {number: other for number, other in self.well_known.items() if other is not qp}
+        if self._endpoint is not None:
+            self._endpoint.forget_engine(qp.number)
 
     def fatal(self, reason: str) -> None:
         """The device gives up: say so on every event queue."""
@@ -355,6 +365,8 @@ class Nic:
             cq.close()
         self.well_known.clear()
         self.submission.clear()
+        if self._endpoint is not None:
+            self._endpoint.reset()
         for table in (self.qps, self.cqs, self.eqs, self.pds, self.contexts):
             table.clear()
         self.keys.clear()
@@ -379,10 +391,7 @@ class Nic:
             return
         packet = self._parse(frame)
         if isinstance(packet, Drop):
-            if packet.foreign and self.ethernet is not None:
-                self.ethernet(frame)
-            else:
-                self._drop(packet)
+            self._receive_other(frame, packet)
             return
         number = packet.dest_qpn
         qp = self.qps.items.get(number) or self.well_known.get(number)
@@ -394,6 +403,30 @@ class Nic:
         counters.rx_bytes += len(frame)
         qp.engine.receive(packet, platform.scheduler.now())
         if not qp.queued:
+            self.submission.kick(qp)
+
+    def _receive_other(self, frame: bytes, drop: Drop) -> None:
+        """A frame that is no packet of a queue-pair transport, as ``drop`` says."""
+        if drop.foreign and self._endpoint is not None:
+            other = self._endpoint.receive(frame, self.platform.scheduler.now())
+            if other is None:
+                self.counters.rx_packets += 1
+                self.counters.rx_bytes += len(frame)
+                return
+            drop = other
+        if drop.foreign and self.ethernet is not None:
+            self.ethernet(frame)
+        else:
+            self._drop(drop)
+
+    def _engine(self, transport: Transport, host: EngineHost) -> Engine:
+        if self._endpoint is not None and transport in ENDPOINT_TRANSPORTS:
+            return self._endpoint.create_engine(transport, host)
+        return self._create_engine(transport, host)
+
+    def _wake(self, number: int) -> None:
+        qp = self.qps.items.get(number)
+        if qp is not None:
             self.submission.kick(qp)
 
     def _drop(self, drop: Drop) -> None:

@@ -341,7 +341,11 @@ enum vrnic_opcode {
 #define VRNIC_WQE_SIGNAL			0x1
 /* Mark the message solicited. */
 #define VRNIC_WQE_SOLICITED			0x2
-/* Wait until earlier READs and atomics of this QP are complete. */
+/*
+ * Wait until earlier READs and atomics of this QP are complete; on UET_RUD, whose messages may
+ * overtake each other, until every earlier element is. A WRITE that is a flag for the data
+ * before it needs this.
+ */
 #define VRNIC_WQE_FENCE				0x4
 /* Payload is in the WQE. */
 #define VRNIC_WQE_INLINE			0x10
@@ -503,6 +507,14 @@ enum vrnic_counter {
 	VRNIC_COUNTER_PKEY_VIOLATIONS,
 	/* datagrams with another Q_Key */
 	VRNIC_COUNTER_QKEY_VIOLATIONS,
+	/* UET packet delivery contexts opened, by either end */
+	VRNIC_COUNTER_PDCS_OPENED,
+	/* UET packets of no packet delivery context */
+	VRNIC_COUNTER_UNKNOWN_PDC,
+	/* UET NACKs sent */
+	VRNIC_COUNTER_NACKS_SENT,
+	/* UET NACKs received */
+	VRNIC_COUNTER_NACKS_RECEIVED,
 	/* rule violations, all kinds */
 	VRNIC_COUNTER_CHECK_VIOLATIONS,
 	VRNIC_COUNTERS
@@ -1579,6 +1591,10 @@ static inline const char *vrnic_counter_name(__u32 index)
 		"out_of_buffer",
 		"pkey_violations",
 		"qkey_violations",
+		"pdcs_opened",
+		"unknown_pdc",
+		"nacks_sent",
+		"nacks_received",
 		"check_violations",
 	};
 

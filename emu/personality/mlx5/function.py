@@ -10,6 +10,7 @@ from emu.clock import Scheduler
 from emu.events import EventBus
 from emu.fabric.port import Port
 from emu.nic.device import Nic
+from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
 from emu.nic.local import LocalEngine
 from emu.nic.work import Transport
@@ -54,6 +55,7 @@ def build_mlx5_function(
     parse: PacketParser,
     mac: bytes,
     gids: Sequence[bytes],
+    create_endpoint: EndpointFactory | None = None,
 ) -> Mlx5Function:
     """An mlx5-compatible virtual function called ``name`` ("node0.nic0") on ``port``, with MAC ``mac``.
 
@@ -76,6 +78,7 @@ def build_mlx5_function(
             LocalEngine(host) if transport is Transport.LOCAL else create_engine(transport, host)
         ),
         parse=parse,
+        create_endpoint=create_endpoint,
         mac=mac,
         gids=gids,
         limits=LIMITS,

@@ -10,6 +10,7 @@ from emu.clock import Scheduler
 from emu.events import EventBus
 from emu.fabric.port import Port
 from emu.nic.device import Nic
+from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
 from emu.nic.limits import NicLimits
 from emu.pcie.caps.serial import eui64
@@ -64,6 +65,7 @@ def build_nic_function(
     parse: PacketParser,
     mac: bytes,
     gids: Sequence[bytes],
+    create_endpoint: EndpointFactory | None = None,
 ) -> VrnicFunction:
     """A NIC called ``name`` ("node0.nic0") on ``port``, with MAC ``mac`` (6 bytes) and initial ``gids`` (16
     bytes each).
@@ -84,6 +86,7 @@ def build_nic_function(
         formats=vrnic_formats(LIMITS),
         create_engine=create_engine,
         parse=parse,
+        create_endpoint=create_endpoint,
         mac=mac,
         gids=gids,
         limits=LIMITS,

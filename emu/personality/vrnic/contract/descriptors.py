@@ -37,7 +37,8 @@ class WqeFlags(enum.IntFlag):
     SOLICITED = 1 << 1
     """Mark the message solicited."""
     FENCE = 1 << 2
-    """Wait until earlier READs and atomics of this QP are complete."""
+    """Wait until earlier READs and atomics of this QP are complete; on UET_RUD, whose messages may overtake
+    each other, until every earlier element is. A WRITE that is a flag for the data before it needs this."""
     INLINE = 1 << 4
     """Payload is in the WQE."""
     OPERAND_4B = 1 << 5

@@ -186,6 +186,10 @@ COUNTERS: tuple[tuple[str, str], ...] = (
     ("out_of_buffer", "UC and UD messages dropped for want of a receive element"),
     ("pkey_violations", "packets of another partition"),
     ("qkey_violations", "datagrams with another Q_Key"),
+    ("pdcs_opened", "UET packet delivery contexts opened, by either end"),
+    ("unknown_pdc", "UET packets of no packet delivery context"),
+    ("nacks_sent", "UET NACKs sent"),
+    ("nacks_received", "UET NACKs received"),
     ("check_violations", "rule violations, all kinds"),
 )
 

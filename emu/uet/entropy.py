@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which path the next packet takes: an entropy value, which switches hash into a choice of links."""
+
+from __future__ import annotations
+
+import random
+
+__all__ = ["EntropySelector"]
+
+_FIRST, _COUNT = 0xC000, 0x4000
+"""Entropy values come from the dynamic range of UDP ports."""
+
+
+class EntropySelector:
+    """Sprays over a fixed set of entropy values, each once in turn, and leaves out congested ones.
+
+    A value reported with a congestion mark, a trim or a loss is barred for a while, unless more than half of
+    the set is: then the congestion is not the path's.
+    """
+
+    __slots__ = ("_barred", "_next", "values")
+
+    def __init__(self, paths: int, seed: int) -> None:
+        draw = random.Random(seed)
+        self.values = [_FIRST + value for value in draw.sample(range(_COUNT), paths)]
+        self._barred: dict[int, int] = {}
+        self._next = 0
+
+    def pick(self, now: int) -> int:
+        """The entropy value of a packet sent ``now``."""
+        values, barred = self.values, self._barred
+        if barred:
+            for value in [value for value, until in barred.items() if until <= now]:
+                del barred[value]
+        for _ in values:
+            value = values[self._next]
+            self._next = (self._next + 1) % len(values)
+            if value not in barred or 2 * len(barred) > len(values):
+                return value
+        return values[0]
+
+    def bar(self, value: int, until: int) -> None:
+        """Leave ``value`` out before time ``until`` (ns); values of other sets are ignored."""
+        if len(self.values) > 1 and value in self.values:
+            self._barred[value] = max(until, self._barred.get(value, 0))

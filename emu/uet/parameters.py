@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of a fabric endpoint (section 3.15 of the wire reference names most of these).
+
+Times are those of an emulator: about a hundred times the specification's, because one round trip through a
+Python device takes milliseconds while guests load the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from emu.clock import MS, NS_PER_S
+from emu.wire import uet_profile
+
+__all__ = ["NsccConfig", "Parameters"]
+
+
+@dataclass(frozen=True, slots=True)
+class NsccConfig:
+    """What the constants of sender congestion control derive from.
+
+    ``base_rtt_ns`` is the round trip of one packet over the longest path when idle, ``bytes_per_second`` the
+    slowest link's speed; ``trimming`` says that switches trim, which allows a lower delay target.
+    """
+
+    base_rtt_ns: int = 10 * MS
+    bytes_per_second: int = 1_250_000_000
+    trimming: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """One fabric endpoint's configuration.
+
+    ``job_id`` and ``relative`` are how its requests address; all queue pairs of a lab are one job.
+    ``operand_order`` is the byte order of atomic operands and results on the wire, which no source settles.
+
+    ``mpr_before_ack`` is the range assumed of a peer until its first ACK, in units of 128 PSNs.
+    ``ack_trigger`` and ``ack_min_add`` are bytes until an ACK nobody asked for, ``ack_interval`` the packets
+    after which a source asks for one, ``max_ack_data`` the longest read answered inside an ACK.
+
+    ``reorder_bound`` packets must overtake another on its own path before that counts as lost, since a path
+    keeps order. After ``tail_loss_ns`` of silence (two round trips, if longer) a packet's fate is asked for,
+    ``max_asks`` times; then it is sent again every ``rto_ns``, doubled each time, ``max_rto`` times.
+    ``nack_retx_ns`` is the pause after a refusal for lack of resources, taken at most ``max_nack_retx`` times
+    for one packet.
+
+    ``max_pdcs`` bounds the contexts of an endpoint, ``max_messages`` the started messages at one queue pair.
+    An initiator closes a PDC ``idle_close_ns`` after its last use; a target that asked for a close waits
+    ``close_ns``; late SYN packets of a closed PDC are recognized for ``syn_safety_ns``.
+
+    ``paths`` is the number of entropy values packets are sprayed over.
+    """
+
+    wire: uet_profile.Profile = uet_profile.DEFAULT
+    job_id: int = 1
+    relative: bool = True
+    operand_order: Literal["big", "little"] = "big"
+
+    mpr_before_ack: int = 8
+    ack_trigger: int = 16 * 1024
+    ack_min_add: int = 1024
+    ack_interval: int = 16
+    max_ack_data: int = 16
+
+    reorder_bound: int = 3
+    tail_loss_ns: int = 50 * MS
+    max_asks: int = 2
+    rto_ns: int = 200 * MS
+    max_rto: int = 5
+    nack_retx_ns: int = 10 * MS
+    max_nack_retx: int = 5
+
+    max_pdcs: int = 4096
+    max_messages: int = 1024
+    idle_close_ns: int = 5 * NS_PER_S
+    close_ns: int = NS_PER_S
+    syn_safety_ns: int = NS_PER_S
+
+    paths: int = 8
+    nscc: NsccConfig = field(default_factory=NsccConfig)
