@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a capture holds, by flow: who sent what to which queue pair, what was lost, repeated or refused.
 
-A flow is all RoCE packets from one address to one QP of another. RC packets name only the destination QP, so
-the two directions of a connection are two flows. Each is seen twice, as it left the sender's NIC and as it
+A flow is all RoCE packets from one address to one QP of another, or all UET packets of one end of a packet
+delivery context (PDC). RC packets name only the destination QP, so the two directions of a connection are two
+flows, as are those of a PDC. Each is seen twice, as it left the sender's NIC and as it
 came to the receiver's; the difference is what the network lost.
 """
 
@@ -17,6 +18,7 @@ from emu.capture.events_format import FormatError, decode
 from emu.capture.pcapng import Direction, LinkType
 from emu.capture.reader import PacketRecord, PcapngReader
 from emu.capture.roce_frame import RoceFrame, syndrome_name
+from emu.capture.uet_frame import UetFrame
 from emu.events import Event, Kind
 from emu.nic.work import QpState
 from emu.wire.opcodes import RcOpcode
@@ -24,13 +26,12 @@ from emu.wire.opcodes import RcOpcode
 __all__ = ["Flow", "PsnRange", "Summary", "Traffic", "summarize"]
 
 _FRESH = (QpState.RESET, QpState.INIT)
-_PSN_MASK = 0xFFFFFF
-_PSN_HALF = 0x800000
 
 
 @dataclass(slots=True)
 class PsnRange:
-    """PSNs as they were sent: the ``first``, the newest so far (``last``), and how often an older one came.
+    """PSNs of ``bits`` bits as they were sent: the ``first``, the newest so far (``last``), and how often an
+    older one came.
 
     A READ takes as many PSNs as its answer has packets, so one repeated from its middle does not show here.
     """
@@ -38,13 +39,14 @@ class PsnRange:
     first: int | None = None
     last: int | None = None
     repeated: int = 0
+    bits: int = 24
 
     def add(self, psn: int) -> bool:
         """Take one packet; True when its PSN is not newer than :attr:`last`."""
         if self.first is None or self.last is None:
             self.first = self.last = psn
             return False
-        if 0 < (psn - self.last & _PSN_MASK) < _PSN_HALF:
+        if 0 < (psn - self.last) % (1 << self.bits) < 1 << self.bits - 1:
             self.last = psn
             return False
         self.repeated += 1
@@ -91,10 +93,23 @@ class Traffic:
         elif packet.is_response and packet.opcode != RcOpcode.ACKNOWLEDGE:
             self.responses.add(packet.psn)
 
+    def add_uet(self, record: PacketRecord, packet: UetFrame) -> None:
+        """Count one packet of a PDC's end."""
+        self.first_time = self.first_time or record.time
+        self.last_time = record.time
+        self.packets += 1
+        self.octets += record.length
+        self.opcodes[packet.name] += 1
+        self.payload += packet.payload
+        if packet.acknowledgement is not None:
+            self.acknowledgements[packet.acknowledgement] += 1
+        if packet.is_request:
+            self.requests.add(packet.psn)
+
     @property
     def naks(self) -> int:
         """Negative acknowledgements, RNR included."""
-        return sum(count for name, count in self.acknowledgements.items() if "NAK" in name)
+        return sum(count for name, count in self.acknowledgements.items() if "NAK" in name or "NACK" in name)
 
     def to_json(self) -> dict[str, object]:
         """The same as plain values."""
@@ -117,7 +132,8 @@ class Traffic:
 
 @dataclass(slots=True)
 class Flow:
-    """RoCE packets from ``source`` to queue pair ``dest_qpn`` at ``destination`` (IP addresses).
+    """RoCE packets from ``source`` to queue pair ``dest_qpn`` at ``destination`` (IP addresses), or UET
+    packets from ``source``'s end ``pdc`` of a PDC (None for RoCE; ``dest_qpn`` is 0 then).
 
     ``sender`` and ``receiver`` are the NICs' names, empty when the capture does not show that side.
     ``source_qpns`` are the sender's QPs as the capture names them; more than one only for datagrams.
@@ -131,6 +147,7 @@ class Flow:
     source_qpns: list[int] = field(default_factory=list)
     sent: Traffic = field(default_factory=Traffic)
     received: Traffic = field(default_factory=Traffic)
+    pdc: int | None = None
 
     @property
     def lost(self) -> int:
@@ -148,6 +165,7 @@ class Flow:
             "source": self.source,
             "destination": self.destination,
             "dest_qpn": self.dest_qpn,
+            "pdc": self.pdc,
             "sender": self.sender,
             "receiver": self.receiver,
             "source_qpns": self.source_qpns,
@@ -160,7 +178,8 @@ class Flow:
 
 @dataclass(slots=True)
 class Summary:
-    """A whole capture. ``events`` counts device events by function and kind; ``other_frames`` are not RoCEv2.
+    """A whole capture. ``events`` counts device events by function and kind; ``other_frames`` are
+    neither RoCEv2 nor UET.
 
     ``damage`` says where reading ended early (empty when it did not); ``bad_records`` counts event records
     that cannot be decoded.
@@ -215,6 +234,7 @@ class _Tally:
     def __init__(self, path: str) -> None:
         self.summary = Summary(path)
         self._flows: dict[tuple[str, str, int], Flow] = {}
+        self._contexts: dict[tuple[str, str, int], Flow] = {}
 
     def add(self, record: PacketRecord) -> None:
         summary = self.summary
@@ -232,7 +252,7 @@ class _Tally:
     def _frame(self, record: PacketRecord) -> None:
         packet = RoceFrame.parse(record.data)
         if packet is None:
-            self.summary.other_frames += 1
+            self._uet(record)
             return
         key = (packet.source, packet.destination, packet.dest_qpn)
         flow = self._flows.get(key)
@@ -246,6 +266,26 @@ class _Tally:
         else:
             flow.sender = name
             flow.sent.add(record, packet)
+            if record.queue is not None and record.queue not in flow.source_qpns:
+                flow.source_qpns.append(record.queue)
+
+    def _uet(self, record: PacketRecord) -> None:
+        packet = UetFrame.parse(record.data)
+        if packet is None:
+            self.summary.other_frames += 1
+            return
+        key = (packet.source, packet.destination, packet.number)
+        flow = self._contexts.get(key)
+        if flow is None:
+            flow = self._contexts[key] = Flow(packet.source, packet.destination, 0, pdc=packet.number)
+            flow.sent.requests.bits = flow.received.requests.bits = 32
+            self.summary.flows.append(flow)
+        if record.direction is Direction.INBOUND:
+            flow.receiver = record.interface.name
+            flow.received.add_uet(record, packet)
+        else:
+            flow.sender = record.interface.name
+            flow.sent.add_uet(record, packet)
             if record.queue is not None and record.queue not in flow.source_qpns:
                 flow.source_qpns.append(record.queue)
 

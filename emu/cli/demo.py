@@ -17,7 +17,7 @@ __all__ = ["demo"]
 
 @guarded
 def demo(
-    transport: Annotated[str, typer.Option("--transport", help="What queue pairs use: roce-rc.")] = "roce-rc",
+    transport: Annotated[str, typer.Option("--transport", help="roce-rc, uet-rud or uet-rod.")] = "roce-rc",
     loss: Annotated[float, typer.Option("--loss", help="Probability that a link loses a frame.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random decision.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the capture.")] = None,

@@ -78,7 +78,8 @@ def _show(found: Summary) -> None:
     opcodes = []
     for flow in found.flows:
         traffic = flow.sent if flow.sender else flow.received
-        name = f"{flow.sender or flow.source} > {flow.receiver or flow.destination} QP {flow.dest_qpn:#x}"
+        number = f"QP {flow.dest_qpn:#x}" if flow.pdc is None else f"PDC {flow.pdc:#x}"
+        name = f"{flow.sender or flow.source} > {flow.receiver or flow.destination} {number}"
         rows.append(
             (
                 name,

@@ -147,7 +147,8 @@ def _folder() -> Iterator[Path]:
 def _run_step(running: LabRunner, lab: Lab, step: Step, report: DemoReport) -> None:
     nodes = [node.name for node in lab.nodes]
     before = _counters(running)
-    command = f"vrnic-kernels {step.arguments} --timeout {step.timeout:.0f} --role "
+    options = f"--transport {lab.transport} --timeout {step.timeout:.0f}"
+    command = f"vrnic-kernels {step.arguments} {options} --role "
     sides = run_pair((running[nodes[0]], command + "a"), (running[nodes[1]], command + "b"), step.timeout + 5)
     after = _counters(running)
     rows = []
@@ -166,9 +167,14 @@ def _driver_counters(guest: Guest) -> dict[str, int]:
 
 
 def _tshark_agrees(installation: Installation, capture: Path, summary: Summary) -> Check:
-    """Stock tshark decodes every RoCE packet and finds none malformed."""
-    claim = "stock tshark decodes every packet"
-    fields = ("-Y", "infiniband", "-T", "fields", "-e", "infiniband.bth.opcode", "-e", "_ws.malformed")
+    """tshark, with the project's dissector where it has none of its own, decodes every packet and finds none
+    malformed.
+    """
+    if any(flow.pdc is not None for flow in summary.flows):
+        claim, protocol, opcode = "tshark decodes every packet", "uet", "uet.pds.type"
+    else:
+        claim, protocol, opcode = "stock tshark decodes every packet", "infiniband", "infiniband.bth.opcode"
+    fields = ("-Y", protocol, "-T", "fields", "-e", opcode, "-e", "_ws.malformed")
     argv = [*installation.tree.tshark_command(), *tshark_arguments(capture, *fields)]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

@@ -41,10 +41,12 @@ MIB = 1 << 20
 DEFAULT_VRAM = 64 * MIB
 DEFAULT_MEMORY = 512 * MIB
 
-DEVICES = ("vrnic", "mlx5")
-"""Kinds of NIC: the project's own contract, or an mlx5-compatible virtual function for unmodified drivers."""
+DEVICES = ("vrnic", "mlx5", "virtio")
+"""Kinds of NIC: the project's own contract, an mlx5-compatible virtual function for unmodified drivers, or a
+virtio network device of QEMU, which has no RDMA of its own but can carry a software stack (rdma_rxe).
+"""
 
-TRANSPORTS = ("roce-rc",)
+TRANSPORTS = ("roce-rc", "uet-rod", "uet-rud")
 """Transports a lab's queue pairs can be asked to use."""
 
 _NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -212,8 +214,8 @@ class Lab:
         raise LabError(f"no node {name!r} (known: {', '.join(node.name for node in self.nodes)})")
 
     def functions(self, node: str) -> tuple[str, ...]:
-        """Names of the PCI functions of ``node`` in the order they are plugged: NICs, then vGPUs."""
-        return tuple(nic.name for nic in self.nics if nic.node == node) + tuple(
+        """Names of the PCI functions served to ``node`` in the order they are plugged: NICs, then vGPUs."""
+        return tuple(nic.name for nic in self.nics if nic.node == node and nic.device != "virtio") + tuple(
             gpu.name for gpu in self.gpus if gpu.node == node
         )
 

@@ -283,7 +283,8 @@ static inline struct vrnic_wqe dev_write_flag(uint64_t value, uint64_t remote, u
 {
 	struct vrnic_wqe wqe = {
 		.opcode = VRNIC_OP_WRITE,
-		.flags = VRNIC_WQE_INLINE,
+		/* On transports without order between messages only the fence keeps it behind the data. */
+		.flags = VRNIC_WQE_INLINE | VRNIC_WQE_FENCE,
 		.remote_address = htole64(remote),
 		.rkey = htole32(rkey),
 		.length = htole32(sizeof(value)),

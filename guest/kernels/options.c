@@ -13,7 +13,7 @@
 
 enum {
 	OPT_RING = 256, OPT_DATA, OPT_CQ, OPT_SLOTS, OPT_START, OPT_GID, OPT_MTU, OPT_DBR, OPT_SEED, OPT_NIC,
-	OPT_GPU,
+	OPT_GPU, OPT_TRANSPORT,
 };
 
 static const struct option long_options[] = {
@@ -31,6 +31,7 @@ static const struct option long_options[] = {
 	{ "mtu", required_argument, NULL, OPT_MTU },
 	{ "dbr", required_argument, NULL, OPT_DBR },
 	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "transport", required_argument, NULL, OPT_TRANSPORT },
 	{ "nic", required_argument, NULL, OPT_NIC },
 	{ "gpu", required_argument, NULL, OPT_GPU },
 	{ "help", no_argument, NULL, 'h' },
@@ -62,6 +63,7 @@ static void usage(FILE *to)
 		"      --gid N         index of the GID to use (default 1, IPv4)\n"
 		"      --mtu BYTES     path MTU: 256, 512, 1024 (default), 2048 or 4096\n"
 		"      --dbr POLICY    doorbell record: none, recovery (default), authoritative or strict\n"
+		"      --transport T   of the queue pair: roce-rc (default), uet-rod or uet-rud\n"
 		"      --seed N        of the payload's pattern (default 1)\n"
 		"      --nic, --gpu    device files (default /dev/vrnic0, /dev/vgpu0)\n");
 }
@@ -122,6 +124,10 @@ static void set(struct options *options, int option, const char *value)
 		[VRNIC_DBR_STRICT] = "strict",
 		NULL,
 	};
+	static const char *const transports[] = { "roce-rc", "uet-rod", "uet-rud", NULL };
+	static const uint8_t codes[] = {
+		VRNIC_TRANSPORT_ROCE_RC, VRNIC_TRANSPORT_UET_ROD, VRNIC_TRANSPORT_UET_RUD,
+	};
 
 	switch (option) {
 	case 'r':
@@ -163,6 +169,9 @@ static void set(struct options *options, int option, const char *value)
 	case OPT_DBR:
 		options->dbr_policy = (uint8_t)choice("--dbr", value, policies);
 		break;
+	case OPT_TRANSPORT:
+		options->transport = codes[choice("--transport", value, transports)];
+		break;
 	case OPT_SEED:
 		options->seed = number("--seed", value, 0, UINT64_MAX);
 		break;
@@ -190,6 +199,7 @@ void options_parse(int argc, char **argv, struct options *options)
 		.gid_index = 1,
 		.mtu = 3,
 		.dbr_policy = VRNIC_DBR_RECOVERY,
+		.transport = VRNIC_TRANSPORT_ROCE_RC,
 		.seed = 1,
 		.timeout = 20,
 	};

@@ -23,6 +23,7 @@ struct options {
 	uint8_t gid_index;
 	uint8_t mtu;  /* 1 to 5 */
 	uint8_t dbr_policy;
+	uint8_t transport;  /* enum vrnic_transport */
 	uint64_t seed;
 	double timeout;  /* seconds */
 	const char *nic;

@@ -155,7 +155,7 @@ static void make_queues(struct session *session)
 	uint8_t *map;
 	struct vrnic_create_qp create = {
 		.pd = session->pd,
-		.transport = VRNIC_TRANSPORT_ROCE_RC,
+		.transport = options->transport,
 		.sq_log_size = options->log_slots,
 		.rq_log_size = RECV_LOG_SLOTS,
 		.dbr_policy = options->dbr_policy,
