@@ -14,7 +14,7 @@ from emu.setup.workspace import Workspace
 
 __all__ = ["build_programs", "current_programs"]
 
-_FOLDERS = ("include", "driver", "lib", "kernels", "init")
+_FOLDERS = ("include", "driver", "lib", "simt", "kernels", "init")
 _BUILT = ("init", "kernels")
 
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes people have made in direct submission, each of which a kernel can make on request.
+#ifndef KERNELS_MUTATION_H
+#define KERNELS_MUTATION_H
+
+namespace kernels {
+
+enum class Mutation {
+	none,
+	drop_publish_fence,
+	drop_ring_fence,
+	ring_before_ready,
+	skip_slot_check,
+	dbr_dword0,
+	masked_index,
+	masked_phase,
+	neighbour_qpn,
+	swap_doorbell,
+	split_doorbell,
+	ring_all_lanes,
+	ring_before_connect,
+	forget_last_doorbell,
+	cta_scope_on_shared,
+	reuse_payload,
+	signal_on_other_qp,
+	swap_keys,
+	misaligned_atomic,
+	four_byte_atomic,
+};
+
+struct MutationName {
+	Mutation mutation;
+	const char *name;
+	const char *summary;
+};
+
+// Where a kernel's code differs, it asks for the one that is on.
+extern Mutation mutation;
+
+inline bool mutated(Mutation which)
+{
+	return mutation == which;
+}
+
+// All of them but none; the last has no name.
+extern const MutationName mutations[];
+
+} // namespace kernels
+
+#endif // KERNELS_MUTATION_H

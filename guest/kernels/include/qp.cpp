@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The submission protocol, one function for each move.
+#include "qp.h"
+
+#include <string>
+
+namespace kernels {
+
+using simt::Order;
+using simt::Scope;
+
+Mutation mutation = Mutation::none;
+
+const MutationName mutations[] = {
+	{ Mutation::drop_publish_fence, "drop-publish-fence", "no fence between a WQE and the ready index" },
+	{ Mutation::drop_ring_fence, "drop-ring-fence", "no fence between WQEs, doorbell record and doorbell" },
+	{ Mutation::ring_before_ready, "ring-before-ready", "ring up to the reserved index, not the ready one" },
+	{ Mutation::skip_slot_check, "skip-slot-check", "reserve without waiting for a free slot" },
+	{ Mutation::dbr_dword0, "dbr-dword0", "store the send index in the receive dword of the record" },
+	{ Mutation::masked_index, "masked-index", "number WQEs by slot, not by running index" },
+	{ Mutation::masked_phase, "masked-phase", "mask the index before the phase is taken from it" },
+	{ Mutation::neighbour_qpn, "neighbour-qpn", "write the next QP's number into WQEs" },
+	{ Mutation::swap_doorbell, "swap-doorbell", "swap the two dwords of the doorbell" },
+	{ Mutation::split_doorbell, "split-doorbell", "ring with two stores of 32 bits" },
+	{ Mutation::ring_all_lanes, "ring-all-lanes", "every lane of a warp rings, without lock or order" },
+	{ Mutation::ring_before_connect, "ring-before-connect", "ring before the queue pair is in RTS" },
+	{ Mutation::forget_last_doorbell, "forget-last-doorbell", "ring full batches only" },
+	{ Mutation::cta_scope_on_shared, "cta-scope-on-shared", "treat a QP that CTAs share as one CTA's own" },
+	{ Mutation::reuse_payload, "reuse-payload", "write the next payload over one that is still being sent" },
+	{ Mutation::signal_on_other_qp, "signal-on-other-qp", "send the signal on another QP than its data" },
+	{ Mutation::swap_keys, "swap-keys", "use the local key at the peer" },
+	{ Mutation::misaligned_atomic, "misaligned-atomic", "aim an atomic 4 bytes beside its target" },
+	{ Mutation::four_byte_atomic, "four-byte-atomic", "ask for an atomic on 4 bytes" },
+	{ Mutation::none, nullptr, nullptr },
+};
+
+void Qp::spin(const char *what, uint64_t index)
+{
+	if (static_cast<int64_t>(clock() - deadline) > 0) {
+		uint64_t is_ready = simt::ld(&ready), is_produced = simt::ld(&produced);
+
+		// A ready WQE that nobody rings is the submitter's own mistake: the NIC cannot know of it.
+		if (is_ready > is_produced)
+			simt::Grid::current()->memory().report(
+				"C14", "QP " + std::to_string(qpn) + ": WQEs up to index " + std::to_string(is_ready) +
+					       " are ready, the last doorbell covers those before " +
+					       std::to_string(is_produced) + "; whoever is last must ring");
+		simt::fail(std::string("gave up waiting for ") + what + " index " + std::to_string(index) + " of QP " +
+			   std::to_string(qpn) + " (reserved " + std::to_string(simt::ld(&reserved)) + ", ready " +
+			   std::to_string(is_ready) + ", rung " + std::to_string(is_produced) + ", completed " +
+			   std::to_string(simt::ld(&completed)) + ")");
+	}
+	simt::pause();
+}
+
+void Qp::poll()
+{
+	uint64_t done = simt::ld(&completed);
+	// One word, written last, says all: running index of the CQE, index of the WQE, status.
+	uint64_t commit = le64toh(simt::ld(reinterpret_cast<const uint64_t *>(cqe + VRNIC_CQE_SIZE - 8), Order::acquire,
+					   Scope::sys));
+	uint16_t advance;
+
+	simt::atomic_add(&polls, 1, Scope::gpu);
+	// The ring was filled with 0xff.
+	if (static_cast<uint32_t>(commit) == 0xffffffff)
+		return;
+	if (commit >> 48 & 0xff) {
+		simt::atomic_cas(&failed, 0, commit, Scope::gpu);
+		simt::fail("QP " + std::to_string(qpn) + ": index " + std::to_string(commit >> 32 & 0xffff) +
+			   " (low 16 bits) completed with " +
+			   vrnic_wc_status_name(static_cast<uint32_t>(commit >> 48 & 0xff)));
+	}
+	/* Only 16 bits of the index: enough, a ring is shorter. What is behind us is an old CQE. */
+	advance = static_cast<uint16_t>(static_cast<uint16_t>(commit >> 32) + 1 - done);
+	if (advance && advance <= depth)
+		simt::atomic_max(&completed, done + advance, scope());
+}
+
+void Qp::wait_completed(uint64_t end)
+{
+	while (simt::ld(&completed) < end) {
+		poll();
+		if (simt::ld(&completed) >= end)
+			break;
+		spin("completion of", end - 1);
+	}
+	simt::acquire(Scope::sys);
+}
+
+uint64_t Qp::reserve(uint32_t count)
+{
+	uint64_t base = simt::atomic_add(&reserved, count, scope());
+
+	if (base + count - start > depth && !mutated(Mutation::skip_slot_check))
+		wait_completed(base + count - depth);
+	return base;
+}
+
+void Qp::fill(uint64_t index, const Wqe &wqe)
+{
+	uint64_t *slot = sq + (index & (depth - 1)) * (VRNIC_WQE_SIZE / 8);
+	uint32_t number = static_cast<uint32_t>(index);
+	uint32_t distance = static_cast<uint32_t>(index - start);
+	uint8_t flags = wqe.flags();
+
+	if (mutated(Mutation::masked_index))
+		number &= depth - 1;
+	if (mutated(Mutation::masked_phase))
+		distance &= depth - 1;
+	if (vrnic_phase(distance, log_depth))
+		flags |= VRNIC_WQE_PHASE;
+	for (int pair = 1; pair < 4; pair++)
+		simt::st16(slot + 2 * pair, wqe.word[2 * pair], wqe.word[2 * pair + 1]);
+	// The word with index and phase makes the slot valid: it comes behind the others.
+	simt::fence(scope());
+	simt::st16(slot, htole64(vrnic_wqe_commit(wqe.opcode(), flags, number)),
+		   htole64((le64toh(wqe.word[1]) & 0xffffffff00000000ull) |
+			   (mutated(Mutation::neighbour_qpn) ? qpn + 1 : qpn)));
+}
+
+void Qp::publish(uint64_t base, uint32_t count)
+{
+	uint64_t end = base + count;
+
+	// The lane that rings is often another one: what it rings for must be visible to it before the index.
+	if (!mutated(Mutation::drop_publish_fence))
+		simt::fence(scope());
+	if (mutated(Mutation::ring_before_ready))
+		ring(simt::ld(&reserved));
+	while (simt::atomic_cas(&ready, base, end, scope()) != base)
+		spin("turn of", base);
+	simt::acquire(scope());
+	if ((end == simt::ld(&reserved) && !mutated(Mutation::forget_last_doorbell)) ||
+	    (base - start) / batch != (end - start) / batch)
+		ring(end);
+}
+
+void Qp::ring(uint64_t end)
+{
+	while (simt::atomic_exchange(&lock, 1, scope()))
+		spin("doorbell lock for", end);
+	simt::acquire(scope());
+	if (simt::atomic_max(&produced, end, scope()) < end)
+		store_doorbell(end);
+	// The next doorbell must come after this one, as must the next store to the record.
+	simt::fence(scope());
+	simt::atomic_exchange(&lock, 0, scope());
+}
+
+void Qp::store_doorbell(uint64_t end)
+{
+	uint32_t index = static_cast<uint32_t>(end);
+	uint64_t doorbell = htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qpn, index));
+	volatile uint64_t *target = doorbells + VRNIC_DB_SQ / 8;
+
+	if (!mutated(Mutation::drop_ring_fence))
+		simt::fence(nic_scope);
+	simt::st(dbr + (mutated(Mutation::dbr_dword0) ? 0 : 1), htole32(index));
+	if (!mutated(Mutation::drop_ring_fence))
+		simt::fence(nic_scope);
+	if (mutated(Mutation::swap_doorbell))
+		doorbell = doorbell << 32 | doorbell >> 32;
+	if (mutated(Mutation::split_doorbell)) {
+		auto *halves = reinterpret_cast<volatile uint32_t *>(target);
+
+		simt::mmio_st32(halves, static_cast<uint32_t>(doorbell));
+		simt::mmio_st32(halves + 1, static_cast<uint32_t>(doorbell >> 32));
+	} else {
+		simt::mmio_st64(target, doorbell);
+	}
+	simt::atomic_add(&rings, 1, Scope::gpu);
+}
+
+void Qp::quiet()
+{
+	uint64_t end = simt::ld(&ready, Order::acquire, scope());
+
+	while (simt::ld(&produced) < end)
+		spin("doorbell for", end - 1);
+	wait_completed(end);
+}
+
+} // namespace kernels

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A queue pair that many lanes submit to: reserve, fill, publish in order, ring, observe.
+//
+// The state below lies in GPU memory and is touched through the SIMT layer only. Indices are 64-bit and
+// never wrap; what the NIC sees are their low 32 bits.
+#ifndef KERNELS_QP_H
+#define KERNELS_QP_H
+
+#include <cstdint>
+
+#include "mutation.h"
+#include "simt.h"
+#include "wqe.h"
+
+namespace kernels {
+
+struct Qp {
+	// set up by the host
+	uint64_t *sq;
+	uint32_t *dbr;  // dword 0 receive, dword 1 send
+	uint8_t *cqe;  // the one slot of a collapsed CQ
+	volatile uint64_t *doorbells;
+	uint64_t start;
+	uint64_t deadline;  // in simt clock ticks: see Qp::spin
+	uint64_t (*clock)();
+	uint32_t qpn;
+	uint32_t depth;
+	uint8_t log_depth;
+	bool exclusive;  // used by one CTA only
+	simt::Scope nic_scope;  // what a fence needs before the NIC may look
+	uint32_t batch;  // WQEs a doorbell may wait for; a power of two
+	// the lanes' own
+	uint64_t reserved;  // next index to hand out
+	uint64_t ready;  // every WQE below is written
+	uint64_t produced;  // highest index a doorbell covers
+	uint64_t completed;  // every WQE below is complete
+	uint64_t lock;
+	uint64_t failed;  // commit word of an error completion, or 0
+	// counted for the report
+	uint64_t rings;
+	uint64_t polls;
+
+	simt::Scope scope() const
+	{
+		return exclusive ? simt::Scope::cta : simt::Scope::gpu;
+	}
+
+	// Take @count indices; waits until the ring has room for them.
+	uint64_t reserve(uint32_t count);
+	// Write @wqe into the slot of @index.
+	void fill(uint64_t index, const Wqe &wqe);
+	// Indices [@base, @base + @count) are written: once everything before them is, let others know, and
+	// ring unless somebody behind us is sure to.
+	void publish(uint64_t base, uint32_t count);
+	// Wait until every published WQE is complete.
+	void quiet();
+	// Doorbell record and doorbell, whatever others do at the time.
+	void store_doorbell(uint64_t end);
+
+private:
+	void spin(const char *what, uint64_t index);
+	void poll();
+	void wait_completed(uint64_t end);
+	void ring(uint64_t end);
+};
+
+} // namespace kernels
+
+#endif // KERNELS_QP_H

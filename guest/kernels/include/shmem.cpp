@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls, as WQEs.
+#include "shmem.h"
+
+namespace kernels {
+
+using simt::Order;
+using simt::Scope;
+
+uint32_t Shmem::rkey(uint32_t pe) const
+{
+	return mutated(Mutation::swap_keys) ? lkey ^ 0x100 : peers[pe].rkey;
+}
+
+// One lane alone.
+void Shmem::submit(Qp &qp, Wqe wqe)
+{
+	uint64_t index = qp.reserve(1);
+
+	wqe.set_flags(VRNIC_WQE_SIGNAL);
+	qp.fill(index, wqe);
+	qp.publish(index, 1);
+}
+
+// A WQE of each lane of the warp, if all go the same way: only the last asks for a completion.
+void Shmem::submit_warp(uint32_t pe, uint32_t q, Wqe wqe)
+{
+	Qp &own = qp(pe, q);
+	bool together = simt::ballot(simt::shfl(pe << 8 | q, 0) == (pe << 8 | q)) == 0xffffffff;
+	uint32_t lane = simt::lane_id();
+	uint64_t base = 0;
+
+	if (!together) {
+		submit(own, wqe);
+		return;
+	}
+	if (lane == 0)
+		base = own.reserve(simt::WARP_LANES);
+	base = simt::shfl(base, 0);
+	if (lane == simt::WARP_LANES - 1)
+		wqe.set_flags(VRNIC_WQE_SIGNAL);
+	own.fill(base + lane, wqe);
+	// The payload is every lane's own, and only the leader's fences come before the doorbell.
+	if (own.nic_scope == Scope::sys)
+		simt::fence(Scope::sys);
+	simt::syncwarp();
+	if (mutated(Mutation::ring_all_lanes))
+		own.store_doorbell(base + lane + 1);
+	if (lane == 0)
+		own.publish(base, simt::WARP_LANES);
+	simt::syncwarp();
+}
+
+void Shmem::put(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
+{
+	submit(qp(pe, q), Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
+}
+
+void Shmem::put_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
+{
+	submit_warp(pe, q, Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
+}
+
+void Shmem::put_block(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
+{
+	// Every lane may have written a part of the payload.
+	simt::syncthreads();
+	if (simt::warp_id() == 0 && simt::lane_id() == 0)
+		put(pe, q, to, from, size);
+	simt::syncthreads();
+}
+
+void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size, uint64_t signal,
+		       uint64_t value, SignalOp op)
+{
+	Qp &own = qp(pe, q);
+	Wqe change = op == SignalOp::add ? adder(pe, signal, value, sink) :
+					   Wqe::inlined(&value, sizeof(value), remote(pe, signal), rkey(pe));
+
+	if (mutated(Mutation::signal_on_other_qp)) {
+		put(pe, q, to, from, size);
+		submit(qp(pe, (q + 1) % qps), change);
+		return;
+	}
+
+	uint64_t base = own.reserve(2);
+
+	own.fill(base, Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
+	change.set_flags(VRNIC_WQE_SIGNAL);
+	own.fill(base + 1, change);
+	own.publish(base, 2);
+}
+
+void Shmem::get(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
+{
+	submit(qp(pe, q), Wqe::transfer(VRNIC_OP_READ, address + to, lkey, remote(pe, from), rkey(pe), size));
+}
+
+void Shmem::p(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
+{
+	submit(qp(pe, q), Wqe::inlined(&value, sizeof(value), remote(pe, to), rkey(pe)));
+}
+
+void Shmem::p_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
+{
+	submit_warp(pe, q, Wqe::inlined(&value, sizeof(value), remote(pe, to), rkey(pe)));
+}
+
+Wqe Shmem::adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) const
+{
+	uint64_t beside = mutated(Mutation::misaligned_atomic) ? 4 : 0;
+	Wqe wqe = Wqe::add(value, address + result, lkey, remote(pe, to) + beside, rkey(pe));
+
+	if (mutated(Mutation::four_byte_atomic))
+		wqe.set_flags(VRNIC_WQE_OPERAND_4B);
+	return wqe;
+}
+
+void Shmem::add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
+{
+	submit(qp(pe, q), adder(pe, to, value, sink));
+}
+
+// The lane's own result cell is free again when this returns.
+uint64_t Shmem::fetch(Qp &own, const Wqe &wqe)
+{
+	submit(own, wqe);
+	own.quiet();
+	return le64toh(simt::ld(reinterpret_cast<const uint64_t *>(heap + results) + simt::thread_id(), Order::acquire,
+				Scope::sys));
+}
+
+uint64_t Shmem::fetch_add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
+{
+	return fetch(qp(pe, q), adder(pe, to, value, results + 8 * simt::thread_id()));
+}
+
+uint64_t Shmem::fetch_cas(uint32_t pe, uint32_t q, uint64_t to, uint64_t compare, uint64_t swap)
+{
+	return fetch(qp(pe, q), Wqe::cas(compare, swap, address + results + 8 * simt::thread_id(), lkey, remote(pe, to),
+					 rkey(pe)));
+}
+
+void Shmem::quiet(uint32_t pe, uint32_t q)
+{
+	qp(pe, q).quiet();
+}
+
+void Shmem::quiet_all()
+{
+	for (uint32_t other = 0; other < pes; other++)
+		for (uint32_t q = 0; other != pe && q < qps; q++)
+			quiet(other, q);
+}
+
+void Shmem::fence()
+{
+	// One queue pair delivers in order by itself.
+	if (pes > 2 || qps > 1)
+		quiet_all();
+}
+
+uint64_t Shmem::wait_until(uint64_t at, bool (*done)(uint64_t, uint64_t), uint64_t operand)
+{
+	const Qp &watch = qp(pe ? 0 : 1, 0);
+	uint64_t value;
+
+	while (!done(value = simt::ld(reinterpret_cast<const uint64_t *>(heap + at), Order::acquire, Scope::sys),
+		     operand)) {
+		if (static_cast<int64_t>(watch.clock() - watch.deadline) > 0)
+			simt::fail("gave up waiting for the 8 bytes at offset " + std::to_string(at) +
+				   " of the heap, which are " + std::to_string(value));
+		simt::pause();
+	}
+	return value;
+}
+
+} // namespace kernels

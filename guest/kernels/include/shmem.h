@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One-sided communication as a kernel calls it, in the shape of NVSHMEM's device calls.
+//
+// Every rank has a heap of the same layout, and a place in it is the same offset on all of them. A call
+// names the rank it is for (pe) and which of the queue pairs to that rank carries it (q); order is
+// guaranteed within one queue pair only. Variants:
+//
+//   thread  (no suffix)  each lane for itself
+//   _warp                all 32 lanes of a warp together: one reservation, one completion, one doorbell
+//   _block               all lanes of a CTA together; the last lane of the first warp submits
+#ifndef KERNELS_SHMEM_H
+#define KERNELS_SHMEM_H
+
+#include "qp.h"
+
+namespace kernels {
+
+constexpr uint32_t MAX_PES = 4;
+constexpr uint32_t MAX_QPS = 8;  // for each peer
+
+enum class SignalOp { add, set };
+
+struct Peer {
+	uint64_t address;  // of its heap, for its key
+	uint32_t rkey;
+	Qp qps[MAX_QPS];
+};
+
+struct Shmem {
+	uint32_t pe;
+	uint32_t pes;
+	uint32_t qps;  // for each peer
+	uint8_t *heap;
+	uint64_t address;  // of the heap, for the NIC
+	uint32_t lkey;
+	uint64_t sink;  // offset of 8 bytes that nobody reads: results of atomics without fetch
+	uint64_t results;  // offset of 8 bytes for each thread: results of atomics with
+	Peer peers[MAX_PES];
+
+	// WRITE @size bytes at @from of the own heap to @to of the peer's. Returns before it is complete.
+	void put(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
+	void put_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
+	void put_block(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
+
+	// The same, and then change the 8 bytes at @signal of the peer's heap.
+	void put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size, uint64_t signal,
+			uint64_t value, SignalOp op);
+
+	// READ @size bytes at @from of the peer's heap to @to of the own; complete after quiet().
+	void get(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
+
+	// Store 8 bytes.
+	void p(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
+	void p_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
+
+	// Atomics on 8 bytes, without and with the old value.
+	void add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
+	uint64_t fetch_add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
+	uint64_t fetch_cas(uint32_t pe, uint32_t q, uint64_t to, uint64_t compare, uint64_t swap);
+
+	// Everything submitted to this queue pair, or to all of them, is complete.
+	void quiet(uint32_t pe, uint32_t q);
+	void quiet_all();
+	// What comes later arrives after what came before, on any queue pair.
+	void fence();
+
+	// Spin until the 8 bytes at @at of the own heap are what @done accepts; their value.
+	uint64_t wait_until(uint64_t at, bool (*done)(uint64_t value, uint64_t operand), uint64_t operand);
+
+private:
+	Qp &qp(uint32_t pe, uint32_t q)
+	{
+		return peers[pe].qps[q];
+	}
+
+	uint64_t remote(uint32_t pe, uint64_t offset) const
+	{
+		return peers[pe].address + offset;
+	}
+
+	uint32_t rkey(uint32_t pe) const;
+	void submit(Qp &qp, Wqe wqe);
+	void submit_warp(uint32_t pe, uint32_t q, Wqe wqe);
+	uint64_t fetch(Qp &qp, const Wqe &wqe);
+	Wqe adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) const;
+};
+
+} // namespace kernels
+
+#endif // KERNELS_SHMEM_H

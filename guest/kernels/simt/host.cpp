@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host side of a kernel.
+#include "host.h"
+
+#include <cstring>
+
+namespace kernels {
+
+namespace {
+
+constexpr size_t LINE = 64;
+
+Machine *clock_machine;
+
+uint64_t read_clock()
+{
+	return clock_machine->clock();
+}
+
+size_t ring_bytes(uint8_t log_depth)
+{
+	// The ring, its CQE, its doorbell record.
+	return (static_cast<size_t>(VRNIC_WQE_SIZE) << log_depth) + 2 * LINE;
+}
+
+} // namespace
+
+size_t heap_header(uint32_t lanes)
+{
+	return LINE + ((8 * lanes + LINE - 1) & ~(LINE - 1));
+}
+
+Host::Host(const Options &options, Machine &machine) : options_(options), machine_(machine)
+{
+	clock_machine = &machine;
+}
+
+bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
+{
+	uint64_t cqe = at + (static_cast<uint64_t>(VRNIC_WQE_SIZE) << options_.log_depth), dbr = cqe + LINE;
+	struct vrnic_create_qp create = {};
+	uint32_t cqn;
+
+	memset(rings.map + at, 0, ring_bytes(options_.log_depth));
+	memset(rings.map + cqe, 0xff, LINE);
+	qp.sq = reinterpret_cast<uint64_t *>(rings.map + at);
+	qp.cqe = rings.map + cqe;
+	qp.dbr = reinterpret_cast<uint32_t *>(rings.map + dbr);
+	qp.dbr[0] = qp.dbr[1] = htole32(options_.start);
+	qp.doorbells = machine_.doorbells();
+	qp.clock = read_clock;
+	qp.start = qp.reserved = qp.ready = qp.produced = qp.completed = options_.start;
+	qp.log_depth = options_.log_depth;
+	qp.depth = 1u << options_.log_depth;
+	qp.batch = options_.batch;
+	qp.nic_scope = options_.ring == Place::host || options_.data == Place::host ? simt::Scope::sys :
+										      simt::Scope::gpu;
+	if (!machine_.create_cq(rings, rings.address + cqe, cqn))
+		return failed();
+	create.sq_address = rings.address + at;
+	create.dbr_address = options_.dbr_policy == VRNIC_DBR_NONE ? 0 : rings.address + dbr;
+	create.ring_key = rings.key;
+	create.send_cq = create.recv_cq = cqn;
+	create.transport = VRNIC_TRANSPORT_ROCE_RC;
+	create.sq_log_size = options_.log_depth;
+	create.rq_log_size = VRNIC_NO_RECV_RING;
+	create.dbr_policy = options_.dbr_policy;
+	create.flags = VRNIC_QP_PHASE;
+	create.start_index = options_.start;
+	if (!machine_.create_qp(create))
+		return failed();
+	qp.qpn = create.qpn;
+	watched_.push_back({ &qp, qp.start, {}, false });
+	return true;
+}
+
+bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
+{
+	constexpr uint32_t access = VRNIC_ACCESS_LOCAL_WRITE | VRNIC_ACCESS_REMOTE_WRITE | VRNIC_ACCESS_REMOTE_READ |
+				    VRNIC_ACCESS_REMOTE_ATOMIC;
+	size_t each = ring_bytes(options_.log_depth);
+	Region rings, data;
+	uint64_t deadline;
+
+	base_ = heap_header(lanes);
+	if (options_.weak)
+		memory_ = std::make_unique<simt::WeakMemory>(*this, options_.seed * 2 + 1, lanes, ctas);
+	else
+		memory_ = std::make_unique<simt::DirectMemory>(*this, options_.seed);
+	shmem_ = std::make_unique<Shmem>();
+	memset(static_cast<void *>(shmem_.get()), 0, sizeof(*shmem_));
+	if (!machine_.make_region(each * options_.qps * (machine_.pes - 1), options_.ring, VRNIC_ACCESS_LOCAL_WRITE,
+				  rings) ||
+	    !machine_.make_region(base_ + heap, options_.data, access, data))
+		return failed();
+	memset(data.map, 0, data.size);
+	if (options_.ring == Place::host)
+		memory_->add_host_memory(rings.map, rings.size);
+	if (options_.data == Place::host)
+		memory_->add_host_memory(data.map, data.size);
+	shmem_->pe = machine_.pe;
+	shmem_->pes = machine_.pes;
+	shmem_->qps = options_.qps;
+	shmem_->heap = data.map;
+	shmem_->address = data.address;
+	shmem_->lkey = data.key;
+	shmem_->results = LINE;
+
+	uint64_t at = 0;
+
+	// Every two ranks meet in the same order, so that neither waits for a third.
+	for (uint32_t peer = 0; peer < machine_.pes; peer++) {
+		for (uint32_t q = 0; peer != machine_.pe && q < options_.qps; q++, at += each) {
+			Qp &qp = shmem_->peers[peer].qps[q];
+			vrnic_endpoint self = {}, other = {};
+
+			if (!make_qp(qp, rings, at))
+				return false;
+			if (mutated(Mutation::ring_before_connect))
+				machine_.doorbell(
+					qp.doorbells + VRNIC_DB_SQ / 8,
+					htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qp.qpn, options_.start + 1)), 8);
+			self.qpn = qp.qpn;
+			self.psn = static_cast<uint32_t>(options_.seed * 0x10001 + machine_.pe * 0x1000 + q) & 0xffffff;
+			self.rkey = data.key;
+			self.address = data.address;
+			self.length = data.size;
+			if (!machine_.identify(self) || !machine_.meet(peer, self, other) ||
+			    !machine_.connect(self, other))
+				return failed();
+			shmem_->peers[peer].address = other.address;
+			shmem_->peers[peer].rkey = other.rkey;
+		}
+	}
+	// Until a peer is in RTS as well, what arrives there is dropped.
+	if (!machine_.sync())
+		return failed();
+	deadline = machine_.clock() +
+		   static_cast<uint64_t>(options_.timeout * static_cast<double>(machine_.ticks_per_second));
+	for (Watched &watched : watched_)
+		watched.qp->deadline = deadline;
+	return true;
+}
+
+// C09: what a doorbell covers must have left the GPU before it.
+void Host::watch(Watched &watched, uint32_t index)
+{
+	const Qp &qp = *watched.qp;
+	uint32_t count = index - static_cast<uint32_t>(watched.rung);
+
+	// An odd index is the NIC's to name.
+	if (count > qp.depth)
+		return;
+	for (; count; count--, watched.rung++) {
+		const uint64_t *slot = qp.sq + (watched.rung & (qp.depth - 1)) * (VRNIC_WQE_SIZE / 8);
+		const uint8_t *payload = shmem_->heap + (le64toh(slot[4]) - shmem_->address);
+		uint64_t size = le64toh(slot[3]) >> 32;
+		const char *what = "the WQE";
+		std::string who = memory_->pending(slot, VRNIC_WQE_SIZE);
+
+		if (who.empty() && (slot[0] & 0xff) == VRNIC_OP_WRITE && !(slot[0] >> 8 & VRNIC_WQE_INLINE)) {
+			what = "the payload";
+			who = memory_->pending(payload, size);
+			watched.in_flight.push_back({ watched.rung, payload, size });
+		}
+		if (!who.empty())
+			memory_->report("C09", "doorbell index " + std::to_string(index) + " of QP " +
+						       std::to_string(qp.qpn) + " left while " + what + " of index " +
+						       std::to_string(watched.rung) + " was still in the buffers of " + who +
+						       "; a fence of the NIC's scope comes before the doorbell");
+	}
+}
+
+void Host::doorbell(volatile void *address, uint64_t value, size_t size)
+{
+	uint64_t doorbell = le64toh(value);
+
+	for (Watched &watched : watched_)
+		if (size == 8 && address == watched.qp->doorbells + VRNIC_DB_SQ / 8 &&
+		    doorbell >> VRNIC_DB_QPN_SHIFT ==
+			    (vrnic_doorbell(VRNIC_DB_TYPE_SQ, watched.qp->qpn, 0) >> VRNIC_DB_QPN_SHIFT))
+			watch(watched, static_cast<uint32_t>(doorbell));
+	machine_.doorbell(address, value, size);
+}
+
+void Host::drain()
+{
+	// Video memory is write-combining on the CPU: only a full fence empties those buffers.
+	__sync_synchronize();
+}
+
+// C05: what the NIC may still read stays as it is until its completion was seen.
+void Host::check_reuse(Watched &watched, simt::Agent who, const uint8_t *address, size_t size)
+{
+	const Qp &qp = *watched.qp;
+	auto *ring = reinterpret_cast<const uint8_t *>(qp.sq);
+	uint64_t completed, index = 0;
+	const char *what = nullptr;
+
+	memory_->load(who, &qp.completed, &completed, sizeof(completed));
+	while (!watched.in_flight.empty() && watched.in_flight.front().index < completed)
+		watched.in_flight.pop_front();
+	for (const Payload &payload : watched.in_flight)
+		if (address < payload.start + payload.size && payload.start < address + size) {
+			what = "the payload";
+			index = payload.index;
+		}
+	if (address >= ring && address < ring + VRNIC_WQE_SIZE * static_cast<uint64_t>(qp.depth)) {
+		uint64_t slot = static_cast<uint64_t>(address - ring) / VRNIC_WQE_SIZE;
+		// How far behind the last rung index the last one with this slot is.
+		uint64_t behind = (watched.rung - 1 - slot) & (qp.depth - 1);
+
+		if (behind < watched.rung - qp.start && watched.rung - 1 - behind >= completed) {
+			what = "the slot";
+			index = watched.rung - 1 - behind;
+		}
+	}
+	if (!what)
+		return;
+	watched.reused = true;
+	memory_->report("C05", "lane " + std::to_string(who.lane) + " writes over " + what + " of index " +
+				       std::to_string(index) + " of QP " + std::to_string(qp.qpn) +
+				       ", whose completion it has not seen; wait for it first");
+}
+
+void Host::storing(simt::Agent who, const void *address, size_t size)
+{
+	for (Watched &watched : watched_)
+		if (!watched.reused)
+			check_reuse(watched, who, static_cast<const uint8_t *>(address), size);
+}
+
+std::string Host::explain()
+{
+	for (const Watched &watched : watched_) {
+		std::string text = machine_.explain(watched.qp->qpn);
+
+		if (!text.empty())
+			return "QP " + std::to_string(watched.qp->qpn) + ": " + text;
+	}
+	return {};
+}
+
+uint64_t Host::rings() const
+{
+	uint64_t total = 0;
+
+	for (const Watched &watched : watched_)
+		total += watched.qp->rings;
+	return total;
+}
+
+} // namespace kernels
