@@ -16,7 +16,6 @@ from emu.wire.uet_names import (
     RequestOpcode,
     ResponseOpcode,
     ReturnCode,
-    is_compare_swap,
 )
 
 __all__ = [
@@ -42,11 +41,8 @@ class _SesRequest(Layer):
     """A request header; the opcode says which extension follows."""
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        if self.opcode in uet_ses.EXTENDED_BY_RENDEZVOUS:
-            return fitting(Rendezvous, payload)
-        if self.opcode in uet_ses.EXTENDED_BY_ATOMIC:
-            return fitting(CompareSwap if is_compare_swap(payload[0]) else Atomic, payload)
-        return Raw
+        extension = uet_ses.extension_format(self.opcode, payload)
+        return Raw if extension is None else fitting(_EXTENSIONS[extension.name], payload)
 
     def _line(self, more: str = "") -> Summary:
         flags = flags_of(self, "som", "eom", "dc", "ie", "rel")
@@ -174,6 +170,10 @@ class CompareSwap(_Extension):
         name = _OPERATIONS.get(self.amo_opcode, hex(self.amo_opcode))
         return f"atomic {name} compare={self.compare_value:#x} swap={self.swap_value:#x}", _below()
 
+
+_EXTENSIONS: dict[str, type[Layer]] = {
+    layer.header.name: layer for layer in (Rendezvous, Atomic, CompareSwap)
+}
 
 BY_NEXT_HEADER: dict[int, type[Layer]] = {
     NextHeader.REQUEST_SMALL: SmallRequest,

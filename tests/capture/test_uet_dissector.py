@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
@@ -20,10 +19,10 @@ from emu.capture.generate import UET_SCRIPT
 from emu.capture.pcapng import LinkType
 from emu.capture.writer import PcapngWriter
 from emu.wire import uet, uet_pds, uet_ses
-from emu.wire.uet_layer import Layer
 from emu.wire.uet_names import AtomicOp, NextHeader, PdsType, RequestOpcode
 from emu.wire.uet_profile import DEFAULT, Profile, Trailer
 from tests.capture.tshark_program import require_scripts, require_tshark, run_tshark
+from tests.capture.uet_comparison import FILTERS, assert_tshark_agrees, complaints_of, fields, number
 from tests.wire.uet_vectors import FRAMES, HEADERS
 
 A = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2", flags="DF")
@@ -46,25 +45,11 @@ def over_udp(packet: Packet | bytes, below: Packet = A) -> Packet:
     return below / UDP(sport=EV, dport=4793, chksum=0) / packet
 
 
-def fields(path: Path, *names: str, more: tuple[str, ...] = ()) -> list[list[list[str]]]:
-    """Per frame and field the values that tshark prints."""
-    wanted = [word for name in names for word in ("-e", name)]
-    options = ("-T", "fields", "-E", "aggregator=|", "-E", "occurrence=a")
-    lines = run_tshark(path, *options, *wanted, *more)
-    return [[cell.split("|") if cell else [] for cell in line.split("\t")] for line in lines]
-
-
 def counts(path: Path, queries: list[str]) -> dict[str, int]:
     """How many frames each display filter passes, from one run of tshark."""
     lines = run_tshark(path, "-q", "-z", ",".join(["io,stat,0", *queries]))
     cells = next(line for line in lines if "<>" in line).split("|")[2:-1]
     return {query: int(cells[2 * column]) for column, query in enumerate(queries)}
-
-
-def number(text: str) -> int:
-    if text in ("True", "False"):
-        return int(text == "True")
-    return int(text, 0)
 
 
 def random_packet(random: Random, kind: int) -> bytes:
@@ -89,44 +74,6 @@ def random_packet(random: Random, kind: int) -> bytes:
     return bytes(octets[: size + 80 + random.randrange(40)])
 
 
-def expected_of(packet: Packet) -> tuple[dict[str, list[int]], list[str]]:
-    """Values by filter name and complaints, as the layers have them."""
-    values: dict[str, list[int]] = defaultdict(list)
-    complaints = []
-    for layer in packet.iterpayloads():
-        if not isinstance(layer, Layer):
-            continue
-        present = layer.values()
-        for item in layer.header.fields:
-            if item.name in present:
-                values[item.filter].append(present[item.name])
-        for derived in layer.header.derived:
-            value = derived.of(present)
-            if value is not None:
-                values[derived.filter].append(value)
-        complaints += layer.complaints()
-    return values, complaints
-
-
-FORMATS = [
-    uet_pds.PROLOGUE,
-    *uet_pds.BY_TYPE.values(),
-    uet_pds.ENTROPY,
-    uet.Security.header,
-    *uet_ses.BY_NEXT_HEADER.values(),
-    uet_ses.RENDEZVOUS,
-    uet_ses.ATOMIC,
-    uet_ses.COMPARE_SWAP,
-]
-FILTERS = sorted(
-    {
-        *(item.filter for header in FORMATS for item in header.fields),
-        *(derived.filter for header in FORMATS for derived in header.derived),
-    }
-    - {"uet.pds.flags"}
-)
-
-
 def test_every_field_that_scapy_decodes_equals_what_tshark_prints(tmp_path: Path) -> None:
     require_scripts()
     random = Random(4793)
@@ -136,29 +83,8 @@ def test_every_field_that_scapy_decodes_equals_what_tshark_prints(tmp_path: Path
         carrier = [A / UDP(sport=EV, chksum=0), A6 / UDP(sport=EV, chksum=1), A / uet.Entropy(entropy=index)]
         frames.append(Ether(bytes(carrier[index % 3] / uet.UET(packet))))
     path = capture(tmp_path / "a.pcapng", frames)
-    found = fields(path, *FILTERS, "_ws.expert.message", "uet.pds.flags")
-    assert len(found) == len(frames)
-    seen: set[str] = set()
-    told = 0
-    for frame, cells in zip(frames, found, strict=True):
-        values, complaints = expected_of(frame)
-        if UDP in frame:
-            values["uet.pds.entropy"].append(EV)
-        for name, cell in zip(FILTERS, cells, strict=False):
-            wide = name.endswith(("_value", "ccx_state"))
-            shown = [int(text, 16) if wide else number(text) for text in cell]
-            assert shown == values.get(name, []), f"{name} in {bytes(frame).hex()}"
-            if cell:
-                seen.add(name)
-        messages = [
-            text for text in cells[-2] if text.endswith("reserved") or ", not 0" in text or "must be" in text
-        ]
-        assert sorted(messages) == sorted(complaints)
-        told += len(complaints)
-        if uet.UET in frame:
-            assert [number(text) for text in cells[-1]] == [bytes(frame[uet.UET])[1] & 0x7F]
-    assert seen == set(FILTERS)
-    assert told > 1000
+    assert assert_tshark_agrees(path, frames) == set(FILTERS)
+    assert sum(len(complaints_of(frame)) for frame in frames) > 1000
 
 
 def test_payload_and_trailer_are_where_scapy_has_them(tmp_path: Path) -> None:

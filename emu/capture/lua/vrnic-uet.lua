@@ -33,6 +33,7 @@ local groups = {
   ["uet.pds.flags"] = { abbr = "uet.pds.flags", title = "Flags", bits = 7 },
   ["uet.pds.pdc_mode"] = { abbr = "uet.pds.pdc_mode", title = "PDC Mode", bits = 4 },
   ["uet.pds.ack.cc_state"] = { abbr = "uet.pds.ack.cc_state", title = "CC State", bits = 64, bytes = true },
+  ["uet.tss.tsc"] = { abbr = "uet.tss.tsc", title = "TSC", bits = 64 },
   ["uet.ses.small_req.flags"] = { abbr = "uet.ses.small_req.flags", title = "Flags", bits = 8 },
   ["uet.ses.med_req.flags"] = { abbr = "uet.ses.med_req.flags", title = "Flags", bits = 8 },
   ["uet.ses.std.flags"] = { abbr = "uet.ses.std.flags", title = "Flags", bits = 8 },
@@ -227,8 +228,8 @@ formats.Security = {
     { name = "an", bits = 1, abbr = "uet.tss.an", title = "Association number (AN)", conditions = {} },
     { name = "sdi", bits = 24, abbr = "uet.tss.sdi", title = "Secure domain identifier (SDI)", conditions = {} },
     { name = "ssi", bits = 32, abbr = "uet.tss.ssi", title = "Secure source identifier (SSI)", conditions = { { name = "sp", values = { [1] = true }, inverted = false } } },
-    { name = "tsc_epoch", bits = 16, abbr = "uet.tss.tsc.epoch", title = "TSC epoch", conditions = {} },
-    { name = "tsc_counter", bits = 48, abbr = "uet.tss.tsc.counter", title = "TSC counter", hex = true, conditions = {} },
+    { name = "tsc_epoch", bits = 16, abbr = "uet.tss.tsc.epoch", title = "TSC epoch", group = "uet.tss.tsc", conditions = {} },
+    { name = "tsc_counter", bits = 48, abbr = "uet.tss.tsc.counter", title = "TSC counter", hex = true, group = "uet.tss.tsc", conditions = {} },
   },
   derived = {
   },
