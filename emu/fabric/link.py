@@ -43,6 +43,11 @@ class LinkEnd:
         return self._outbound.queued
 
     @property
+    def arriving(self) -> int:
+        """Frames sent to this end that have not arrived."""
+        return self._inbound.queued
+
+    @property
     def up(self) -> bool:
         """Link state."""
         return self._outbound.up

@@ -32,5 +32,9 @@ class Port(Protocol):
         """Frames that wait for the link; a sender that holds back while there are many loses none."""
 
     @property
+    def arriving(self) -> int:
+        """Frames on their way here."""
+
+    @property
     def up(self) -> bool:
         """Link state."""

@@ -45,6 +45,11 @@ class LoopbackPort:
         return self._port.backlog
 
     @property
+    def arriving(self) -> int:
+        """As the port behind."""
+        return self._port.arriving
+
+    @property
     def up(self) -> bool:
         """State of the link behind."""
         return self._port.up

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from emu.clock import MS, US
+from emu.clock import MS, NS_PER_S, US
 from emu.events import Kind
 from emu.nic.checks import Rule
 from emu.nic.formats import WqeFault
@@ -29,9 +29,17 @@ BURST = 64
 LOOKAHEAD = 512
 """Slots in an engine at most: the rest stays in the ring, so a deep ring costs memory in the guest only."""
 BUDGET = 32
-"""Frames a queue pair may send before the next one's turn."""
+"""Frames a queue pair may send before the next one's turn, when few are ready."""
+ROUND = 1024
+"""Frames until every ready queue pair had its turn, if ``LEAST`` each allow it: a peer's timer waits for the
+first one of each.
+"""
+LEAST = 4
+"""Frames that a queue pair may always send."""
 TURN = 8
-"""Queue pairs served before the loop looks at its other work: a register read in the guest waits for them."""
+"""Queue pairs with ``BUDGET`` frames each served before the loop looks at its other work: a register read in
+the guest waits for them.
+"""
 BACKLOG = 256
 """Frames at the port from which on nobody is served: a NIC sends at the speed of its link. They take some
 milliseconds, which acknowledgement timers have to allow for.
@@ -40,6 +48,10 @@ HOLD = 200 * US
 """How long to wait for the port then."""
 POSTPONE = 1 * MS
 """How much later a deadline is looked at again while the link is behind."""
+GRACE = 1 * NS_PER_S
+"""How long a deadline may be put off in all, whatever else the link is busy with."""
+ARRIVING = 32
+"""Frames on their way here that make the link count as behind."""
 RECOVERY_DELAY = 100 * US
 """How long after a doorbell the record is read once more with the RECOVERY policy."""
 
@@ -187,19 +199,20 @@ class Submission:
             self._scheduled = True
             platform.scheduler.call_at(platform.scheduler.now() + HOLD, self._run)
             return
-        for _ in range(min(len(ready), TURN)):
+        budget = max(LEAST, min(BUDGET, ROUND // max(1, len(ready))))
+        for _ in range(min(len(ready), TURN * BUDGET // budget)):
             if not ready:
                 break
             qp = ready.popleft()
             qp.queued = False
-            if not qp.closed and self._serve(qp):
+            if not qp.closed and self._serve(qp, budget):
                 self.kick(qp)
         if ready and not self._scheduled:
             self._scheduled = True
             platform.scheduler.call_soon(self._run)
 
-    def _serve(self, qp: QueuePair) -> bool:
-        """One turn; True when the queue pair could go on at once."""
+    def _serve(self, qp: QueuePair, budget: int) -> bool:
+        """One turn of at most ``budget`` frames; True when the queue pair could go on at once."""
         engine = qp.engine
         now = self._platform.scheduler.now()
         receive = qp.receive
@@ -208,7 +221,7 @@ class Submission:
             engine.receive_posted(now)
         if qp.fetched != qp.doorbell and self._may_fetch(qp):
             self._fetch(qp)
-        more = engine.transmit(now, BUDGET)
+        more = engine.transmit(now, budget)
         if qp.closed:
             return False
         # While draining no new element begins, and so none fails.
@@ -334,12 +347,16 @@ class Submission:
         now = platform.scheduler.now()
         if now < deadline:
             self._arm(qp)
-        elif platform.port.backlog >= BACKLOG // 2:
-            # The answer cannot be late yet: what it answers may still wait for the link.
+        elif now < deadline + GRACE and self._behind():
+            # The answer may not be lost but wait for the link, or what it answers may.
             qp.timer = platform.scheduler.call_at(now + POSTPONE, partial(self._expire, qp))
         else:
             qp.engine.expire(now)
             self.kick(qp)
+
+    def _behind(self) -> bool:
+        port = self._platform.port
+        return port.backlog >= BACKLOG // 2 or port.arriving >= ARRIVING
 
     def _trace(self, qp: QueuePair, index: int, what: str, more: str) -> None:
         self._platform.trace.emit(

@@ -155,6 +155,7 @@ def test_backlog_is_what_was_sent_and_has_not_arrived() -> None:
     for _ in range(3):
         bench.link.near.send(bytes(64))
     assert (bench.link.near.backlog, bench.link.far.backlog) == (3, 0)
+    assert (bench.link.near.arriving, bench.link.far.arriving) == (0, 3)
     bench.scheduler.run()
     assert bench.link.near.backlog == 0
 

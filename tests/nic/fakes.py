@@ -87,6 +87,7 @@ class RecordingPort:
         self.sent: list[bytes] = []
         self.link = True
         self.backlog = 0
+        self.arriving = 0
         self._receiver: Receiver | None = None
         self._watchers: list[LinkWatcher] = []
 

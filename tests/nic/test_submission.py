@@ -7,7 +7,16 @@ import pytest
 
 from emu.clock import MS
 from emu.nic.record import DbrPolicy
-from emu.nic.submission import BACKLOG, BUDGET, BURST, HOLD, LOOKAHEAD, POSTPONE
+from emu.nic.submission import (
+    ARRIVING,
+    BACKLOG,
+    BUDGET,
+    BURST,
+    GRACE,
+    HOLD,
+    LOOKAHEAD,
+    POSTPONE,
+)
 from emu.nic.work import Cause, QpState, Status
 from tests.nic.rig import CQE, SLOT, Rig
 
@@ -144,16 +153,27 @@ def test_a_full_port_holds_work_back(rig: Rig) -> None:
     assert len(engine.posted) == 1
 
 
-def test_no_deadline_passes_while_the_link_is_behind(rig: Rig) -> None:
+@pytest.mark.parametrize("backlog", [BACKLOG // 2, 0])
+def test_no_deadline_passes_while_the_link_is_behind(rig: Rig, backlog: int) -> None:
+    cq, _ = rig.create_cq()
+    qp, engine, _, _ = rig.create_qp(cq)
+    engine.due = 5 * MS
+    rig.nic.submission.kick(qp)
+    rig.port.backlog, rig.port.arriving = backlog, 0 if backlog else ARRIVING
+    rig.clock.run(until=50 * MS)
+    assert engine.expired == []
+    rig.port.backlog = rig.port.arriving = 0
+    rig.clock.run(until=50 * MS + POSTPONE)
+    assert len(engine.expired) == 1
+
+
+def test_a_link_that_is_always_behind_puts_a_deadline_off_for_a_time_only(rig: Rig) -> None:
     cq, _ = rig.create_cq()
     qp, engine, _, _ = rig.create_qp(cq)
     engine.due = 5 * MS
     rig.nic.submission.kick(qp)
     rig.port.backlog = BACKLOG // 2
-    rig.clock.run(until=50 * MS)
-    assert engine.expired == []
-    rig.port.backlog = 0
-    rig.clock.run(until=50 * MS + POSTPONE)
+    rig.clock.run(until=5 * MS + GRACE + POSTPONE)
     assert len(engine.expired) == 1
 
 
