@@ -43,6 +43,7 @@ _MOTD = """
 A vrnic guest. NICs: /dev/vrnic*  vGPUs: /dev/vgpu*  counters: /sys/kernel/debug/vrnic
   reload-driver    load the drivers again (after `vrnic driver build` on the host)
   vrnic-kernels    the test kernels; /project is the host's checkout, read-only
+  vrnic-simt       kernels of many lanes, and mistakes on purpose
   poweroff         leave (or Ctrl-A X)
 
 """

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of many lanes in real guests: rings and payload in video memory or in the guest's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emu.lab.failure import LabFailure
+from emu.lab.relay import Side, run_pair
+from emu.lab.runner import LabRunner
+from tests.boot.traffic import counters
+
+pytestmark = pytest.mark.timeout(240)
+
+FORMS = [
+    "single",
+    "coalesced --engine weak",
+    "shared --engine weak --dbr strict",
+    "shared --ring host --data host --qps 2 --batch 4",
+    "exclusive --ring host",
+    "verbs",
+    "verbs --engine weak --data host",
+    "moe --engine weak --routing hot",
+    "moe --ring host --data host",
+    "wrap --start 0xfffffff0 --messages 512",
+]
+
+
+def run(pair: LabRunner, arguments: str) -> list[dict[str, Any]]:
+    """Run a kernel on both guests; their results."""
+    left, right = pair.guests
+    command = f"vrnic-simt {arguments} --role "
+    sides: tuple[Side, Side] = run_pair((left, command + "a"), (right, command + "b"), 60)
+    return [record for side in sides for record in side.records]
+
+
+def violations(pair: LabRunner) -> int:
+    """Rules broken so far, on both NICs."""
+    return sum(counters(pair, f"node{node}.nic0")["check_violations"] for node in (0, 1))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_kernel_verifies_every_byte_and_breaks_no_rule(pair: LabRunner, form: str) -> None:
+    before = violations(pair)
+    records = run(pair, form)
+    assert len(records) == 2
+    for record in records:
+        assert record["ok"] is record["verified"] is True
+        assert record["violations"] == []
+        assert record["messages"] > 0
+        assert record["doorbells"] > 0
+    assert violations(pair) == before
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        ("coalesced --mutation masked-index", "INDEX_MISMATCH"),
+        ("shared --mutation swap-keys", "REM_ACCESS_ERR"),
+        ("coalesced --mutation swap-doorbell --timeout 2", "gave up waiting"),
+    ],
+)
+def test_a_wrong_kernel_ends_in_a_sentence_and_a_rule(pair: LabRunner, form: str, error: str) -> None:
+    before = violations(pair)
+    with pytest.raises(LabFailure) as failure:
+        run(pair, form)
+    assert error in str(failure.value.hint)
+    assert violations(pair) > before
+    # The guests and their NICs go on.
+    assert all(record["ok"] for record in run(pair, "coalesced --messages 64"))
