@@ -30,7 +30,18 @@ from emu.nic.work import (
 from emu.roce import RcEngine, RocePacket, parse
 from emu.wire.icrc import crc32
 
-__all__ = ["BULK_TARGET", "MESSAGE_TARGET", "SCALE_TARGET", "RoceCost", "RoceReport", "run_roce_bench"]
+__all__ = [
+    "BULK_TARGET",
+    "KEY",
+    "MESSAGE_TARGET",
+    "SCALE_TARGET",
+    "WINDOW",
+    "BenchHost",
+    "RoceCost",
+    "RoceReport",
+    "raw_cost",
+    "run_roce_bench",
+]
 
 MESSAGE_TARGET = 60_000
 """64-byte WRITEs a second on one QP that the benchmark wants to see."""
@@ -123,7 +134,7 @@ class RoceReport:
         }
 
 
-class _Host:
+class BenchHost:
     """The least a core could be: one piece of memory under one key, a queue of frames, a completion count."""
 
     __slots__ = ("completed", "failed", "frames", "memory", "qpn")
@@ -198,12 +209,12 @@ class _Side:
         self.memory = bytearray(bytes(range(256)) * (WINDOW // 256))
         self.frames: deque[bytes] = deque()
         self.engines: dict[int, RcEngine] = {}
-        self.hosts: list[_Host] = []
+        self.hosts: list[BenchHost] = []
 
     def open(self, count: int, peer: _Side) -> None:
         """Queue pairs in RTS, each connected to the one of the same number at ``peer``."""
         for qpn in range(FIRST_QPN, FIRST_QPN + count):
-            host = _Host(qpn, self.memory, peer.frames)
+            host = BenchHost(qpn, self.memory, peer.frames)
             engine = RcEngine(host)
             for state in (QpState.INIT, QpState.RTR, QpState.RTS):
                 engine.modify(_attributes(state, self.number, peer.number, qpn), QpState(state - 1))
@@ -285,7 +296,7 @@ class _Bench:
         return taken
 
 
-def _raw(size: int, messages: int) -> float:
+def raw_cost(size: int, messages: int) -> float:
     """Seconds a message of copying its packets and taking the CRC of each."""
     source, target = bytearray(size), bytearray(size)
     pieces = [(at, min(at + MTU, size)) for at in range(0, size, MTU)]
@@ -319,7 +330,7 @@ def run_roce_bench(
     for number in range(rounds):
         progress(f"round {number + 1} of {rounds}")
         for size in sizes:
-            raw[size] = min(raw.get(size, 1.0), _raw(size, counts[size]))
+            raw[size] = min(raw.get(size, 1.0), raw_cost(size, counts[size]))
             # The benches take turns, so that a slow moment of the machine does not fall on one of them.
             for qps, bench in benches:
                 each = qps * BURST if size <= MTU else 0

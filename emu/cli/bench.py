@@ -78,3 +78,39 @@ def roce(as_json: JsonFlag = False) -> None:
             ("4,096 QPs slower by", f"{report.slowdown:.0%}", f"at most {SCALE_TARGET:.0%}"),
         ),
     )
+
+
+@app.command()
+@guarded
+def uet(as_json: JsonFlag = False) -> None:
+    """UET WRITEs between two endpoints in this process, against copying the payload and taking its CRC.
+
+    Example: `vrnic bench uet`.
+    """
+    from emu.bench.uet import MESSAGE_TARGET, SCALE_TARGET, run_uet_bench
+
+    report = run_uet_bench(progress=lambda line: errors.print(line, style="dim", highlight=False))
+    if as_json:
+        print_json(report.to_json())
+        return
+    rows = [
+        (
+            f"{cost.size}",
+            f"{cost.pdcs}",
+            f"{cost.messages:,.0f}",
+            f"{cost.gigabytes:.3f}",
+            f"{cost.ratio:.1f}",
+        )
+        for cost in report.costs
+    ]
+    columns = ("bytes", "PDCs", "messages/s", "GB/s", "x copy+CRC")
+    print_table(f"UET WRITE (RUD), both ends on one core ({report.rounds} rounds)", columns, rows)
+    few = report.of(64, 1)
+    print_table(
+        "Targets",
+        ("what", "measured", "target"),
+        (
+            ("64-byte messages/s", f"{few.messages:,.0f}", f"at least {MESSAGE_TARGET:,}"),
+            ("4,096 PDCs slower by", f"{report.slowdown:.0%}", f"at most {SCALE_TARGET:.0%}"),
+        ),
+    )

@@ -29,6 +29,13 @@ __all__ = ["CONSUMING", "Acknowledgement", "Destination"]
 CONSUMING = frozenset({CtlType.NOOP, CtlType.CLOSE_CMD, CtlType.CLOSE_REQ, CtlType.NEGOTIATION})
 """Control packets that take a PSN."""
 
+# Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
+_ACK_M = int(AckFlag.M)
+_ACK_P = int(AckFlag.P)
+_ACK_RETX = int(AckFlag.RETX)
+_AR = int(RequestFlag.AR)
+_RETX = int(RequestFlag.RETX)
+_SYN = int(RequestFlag.SYN)
 _CE = 3
 _SACK_BITS = 64
 _SACK_MASK = (1 << _SACK_BITS) - 1
@@ -117,10 +124,10 @@ class Destination:
             self.stored[psn] = verdict
         self._advance()
         marked = packet.head.ecn == _CE
-        if verdict is not None or packet.flags & (RequestFlag.SYN | RequestFlag.RETX) or marked:
+        if verdict is not None or packet.flags & (_SYN | _RETX) or marked:
             self.acknowledge(self._owe(packet, now), now)
-        elif packet.flags & RequestFlag.AR or self._since_ack >= self._parameters.ack_trigger:
-            if self.owed is not None and self.owed.ev != packet.ev and packet.flags & RequestFlag.AR:
+        elif packet.flags & _AR or self._since_ack >= self._parameters.ack_trigger:
+            if self.owed is not None and self.owed.ev != packet.ev and packet.flags & _AR:
                 # Each path's feedback is worth a packet.
                 self.acknowledge(self.owed, now)
             self.owed = self._owe(packet, now)
@@ -133,7 +140,7 @@ class Destination:
             packet.ev,
             now,
             packet.head.ecn == _CE,
-            bool(packet.flags & RequestFlag.RETX),
+            bool(packet.flags & _RETX),
             packet.kind == PdsType.CP and packet.following in CONSUMING,
         )
 
@@ -152,7 +159,7 @@ class Destination:
 
     def _duplicate(self, packet: UetPacket, ahead: int, now: int) -> None:
         self._pdc.count("duplicate_requests")
-        if ahead < -self._range or not packet.flags & RequestFlag.RETX:
+        if ahead < -self._range or not packet.flags & _RETX:
             return
         self.acknowledge(self._owe(packet, now), now)
 
@@ -180,7 +187,7 @@ class Destination:
         self._pdc.send_ack(
             packet.ev,
             following=NextHeader.NONE,
-            flags=AckFlag.P,
+            flags=_ACK_P,
             word=packet.word,
             sack_psn=packet.payload,
             sack=self._sack(packet.payload),
@@ -197,7 +204,7 @@ class Destination:
         """Send an ACK for ``owed.psn`` with its stored answer or the default response."""
         psn = owed.psn
         answer = self.stored.get(psn)
-        flags = (AckFlag.M if owed.marked else 0) | (AckFlag.RETX if owed.again else 0)
+        flags = (_ACK_M if owed.marked else 0) | (_ACK_RETX if owed.again else 0)
         if answer is not None:
             flags |= AckRequest.CLEAR << 1
             following, body = answer.following, answer.body

@@ -45,6 +45,9 @@ __all__ = [
     "standard_request",
 ]
 
+# Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
+_HD = int(SesFlag.HD)
+_SOM = int(SesFlag.SOM)
 PDS_REQUEST = struct.Struct(">HhIHH")
 """Prologue, clear (or ack) PSN offset, PSN (or CACK_PSN), spdcid, dpdcid: requests, ACKs."""
 PDS_ACK_CC = struct.Struct(">HHIHHBBhQHBBHH")
@@ -165,7 +168,7 @@ def standard_request(
     """Standard request, 44 bytes. ``header_data`` counts when ``flags`` has SOM, the two before the last
     otherwise.
     """
-    if not flags & SesFlag.SOM:
+    if not flags & _SOM:
         header_data = payload_length << 32 | message_offset
     return _STANDARD.pack(
         opcode,
@@ -275,7 +278,7 @@ def parse_request(frame: bytes, at: int, end: int, kind: int) -> RequestHeader |
             (offset,) = _SMALL_TAIL.unpack_from(frame, at + 12)
         else:
             offset, initiator, key = _MEDIUM_TAIL.unpack_from(frame, at + 12)
-            if flags & SesFlag.HD:
+            if flags & _HD:
                 offset, header_data = 0, offset
         at += size
     else:

@@ -44,6 +44,11 @@ __all__ = [
     "failure_of",
 ]
 
+# Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
+_EOM = int(SesFlag.EOM)
+_HD = int(SesFlag.HD)
+_REL = int(SesFlag.REL)
+_SOM = int(SesFlag.SOM)
 IMMEDIATE = 1 << 32
 SOLICITED = 1 << 33
 _U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
@@ -215,7 +220,7 @@ class Message:
         self._cursor += 1
         header = standard_request(
             RequestOpcode.MSG_ERROR,
-            SesFlag.EOM | (SesFlag.REL if self._engine.parameters.relative else 0),
+            _EOM | (_REL if self._engine.parameters.relative else 0),
             message_id=self.message_id,
             job_id=self._engine.parameters.job_id,
             pid=self._dest_qpn >> 12,
@@ -238,18 +243,18 @@ class Message:
         request = self.request
         opcode = request.opcode
         parameters = self._engine.parameters
-        flags = SesFlag.REL if parameters.relative else 0
+        flags = _REL if parameters.relative else 0
         header_data = 0
         if not offset:
-            flags |= SesFlag.SOM
+            flags |= _SOM
             if opcode in _IMMEDIATES:
                 header_data = IMMEDIATE | request.immediate & _U32
             if request.solicited and opcode in NUMBERED:
                 header_data |= SOLICITED
             if header_data:
-                flags |= SesFlag.HD
+                flags |= _HD
         if last:
-            flags |= SesFlag.EOM
+            flags |= _EOM
         key = self.number if opcode in _SENDS else self.number << 32 | request.rkey & _U32
         dest = self._dest_qpn
         return standard_request(

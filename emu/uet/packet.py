@@ -16,6 +16,8 @@ __all__ = ["NOMINAL_EXTRA", "Parser", "UetPacket"]
 NOMINAL_EXTRA = 40
 """Bytes beyond the UDP datagram in a packet's nominal size, the unit of congestion control."""
 
+# Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
+_SYN = int(RequestFlag.SYN)
 _HALF = struct.Struct(">H")
 _UDP = struct.Struct(">HHHH")
 _RUDI_ID = struct.Struct(">I")
@@ -155,7 +157,7 @@ class UetPacket:
     @property
     def syn(self) -> bool:
         """True when the sender does not know our PDC id yet (requests and control packets)."""
-        return bool(self.flags & RequestFlag.SYN)
+        return bool(self.flags & _SYN)
 
     @property
     def start_psn(self) -> int:

@@ -49,6 +49,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Pdc", "Role"]
 
+# Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
+_ACK_P = int(AckFlag.P)
+_ACK_REQ_CLEAR = int(AckFlag.REQ_CLEAR)
+_ACK_REQ_CLOSE = int(AckFlag.REQ_CLOSE)
+_CP_AR = int(ControlFlag.AR)
+_NACK_M = int(NackFlag.M)
+_NACK_RETX = int(NackFlag.RETX)
+_RETX = int(RequestFlag.RETX)
+_SYN = int(RequestFlag.SYN)
 _ECT0 = 2
 _CE = 3
 _BUDGET = 64
@@ -153,10 +162,10 @@ class Pdc:
         """Send a request, or a control packet with a PSN; return its nominal size."""
         dest = self.peer
         if not dest:
-            flags |= RequestFlag.SYN
+            flags |= _SYN
             dest = (outgoing.psn - self.start_psn) & 0xFFF
         if outgoing.control is not None:
-            flags |= ControlFlag.AR
+            flags |= _CP_AR
             header = control(outgoing.control, flags, outgoing.psn, self.number, dest)
             traffic_class = self._control_class
         else:
@@ -208,9 +217,7 @@ class Pdc:
 
     def refuse(self, code: NackCode, packet: UetPacket, payload: int = 0) -> None:
         """Send a NACK about ``packet``."""
-        flags = (NackFlag.M if packet.head.ecn == _CE else 0) | (
-            NackFlag.RETX if packet.flags & RequestFlag.RETX else 0
-        )
+        flags = (_NACK_M if packet.head.ecn == _CE else 0) | (_NACK_RETX if packet.flags & _RETX else 0)
         number = 0 if code in _ID_NEEDLESS else self.number
         self.fep.count("nacks_sent")
         header = nack(code, flags, packet.psn, number, packet.spdcid, payload)
@@ -237,7 +244,7 @@ class Pdc:
                     self.drop("ACK with a malformed response")
                     return
             self.source.acknowledge(packet, header, now)
-            if packet.flags & AckFlag.REQ_CLOSE and not packet.flags & (AckFlag.P | AckFlag.REQ_CLEAR):
+            if packet.flags & _ACK_REQ_CLOSE and not packet.flags & (_ACK_P | _ACK_REQ_CLEAR):
                 self.wish_close()
             if not self.closed:
                 self.kick()

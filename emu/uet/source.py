@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Source"]
 
+# Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
+_ACK_M = int(AckFlag.M)
+_ACK_P = int(AckFlag.P)
+_ACK_REQ_CLEAR = int(AckFlag.REQ_CLEAR)
+_ACK_RETX = int(AckFlag.RETX)
+_AR = int(RequestFlag.AR)
+_RETX = int(RequestFlag.RETX)
 _SYN_RANGE = 4096
 """psn_offset has 12 bits: packets that may leave before the first answer."""
 _PSN_SPACE = (1 << 31) - (1 << 17)
@@ -121,7 +128,7 @@ class Source:
             behind = self.unacked.get(advance(self.clear))
             if behind is not None and behind.state is State.ARRIVED:
                 # Only CACK_PSN can tell that these went well, and what was cleared held it back.
-                self._pdc.control(CtlType.ACK_REQUEST, psn=self.clear, flags=RequestFlag.AR)
+                self._pdc.control(CtlType.ACK_REQUEST, psn=self.clear, flags=_AR)
         return sent >= budget
 
     def _choose(self, now: int) -> Outgoing | None:
@@ -159,7 +166,7 @@ class Source:
         self._order += 1
         outgoing.order = self._order
         outgoing.ev = self.ev = self._selector.pick(now)
-        flags = RequestFlag.RETX | RequestFlag.AR if again else 0
+        flags = _RETX | _AR if again else 0
         nominal = self._pdc.emit(outgoing, flags or self._ask(outgoing), distance(self.clear, outgoing.psn))
         self.clear_wanted = False
         outgoing.nominal = nominal
@@ -188,7 +195,7 @@ class Source:
             or distance(self.next_psn, self.cack) > self._range
         ):
             self._since_ask = 0
-            return RequestFlag.AR
+            return _AR
         return 0
 
     @property
@@ -208,7 +215,7 @@ class Source:
         self._hear(now)
         arrived: list[Outgoing] = []
         first: Outgoing | None = None
-        if not packet.flags & AckFlag.P:
+        if not packet.flags & _ACK_P:
             ack_psn = advance(cack, packet.offset)
             outgoing = first = self.unacked.get(ack_psn)
             sample = None
@@ -225,18 +232,18 @@ class Source:
                     now,
                     self.inflight,
                     received=packet.received,
-                    marked=bool(packet.flags & AckFlag.M),
+                    marked=bool(packet.flags & _ACK_M),
                     sample=sample,
                 )
         self._selected(packet, arrived, now)
-        if packet.flags & AckFlag.M:
+        if packet.flags & _ACK_M:
             self._selector.bar(packet.ev, now + self.nscc.base_rtt)
         for outgoing in arrived:
             # Of a packet sent twice only its own ACK tells which of the two arrived.
-            if outgoing.sends == 1 or (outgoing is first and packet.flags & AckFlag.RETX):
+            if outgoing.sends == 1 or (outgoing is first and packet.flags & _ACK_RETX):
                 self._overtaken(outgoing, now)
         self._follow_clear()
-        if packet.flags & AckFlag.REQ_CLEAR and not packet.flags & AckFlag.P:
+        if packet.flags & _ACK_REQ_CLEAR and not packet.flags & _ACK_P:
             self.clear_wanted = True
 
     def _hear(self, now: int) -> None:
@@ -245,7 +252,7 @@ class Source:
 
     def _sample(self, outgoing: Outgoing, packet: UetPacket, now: int) -> int | None:
         """Round-trip time of one packet, when the ACK tells which transmission it answers."""
-        again = bool(packet.flags & AckFlag.RETX)
+        again = bool(packet.flags & _ACK_RETX)
         if not packet.service_time or outgoing.sends != (2 if again else 1):
             return None
         return now - outgoing.sent_at - packet.service_time * _NS_PER_SERVICE_UNIT
@@ -438,7 +445,7 @@ class Source:
         self._asked += 1
         if self._pdc.established and outgoing.asks < parameters.max_asks and outgoing.control is None:
             outgoing.asks += 1
-            self._pdc.control(CtlType.ACK_REQUEST, psn=outgoing.psn, flags=RequestFlag.AR)
+            self._pdc.control(CtlType.ACK_REQUEST, psn=outgoing.psn, flags=_AR)
             self._watch(outgoing, now + patience)
             return True
         outgoing.timeouts += 1

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Inbound", "Target", "refusal"]
 
+# Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
+_IE = int(SesFlag.IE)
+_SOM = int(SesFlag.SOM)
 _READY = frozenset({QpState.RTR, QpState.RTS, QpState.SQD})
 _REPLIES_MAX = 4096
 """Read answers that may wait for the window of one PDC."""
@@ -127,7 +130,7 @@ class Target:
                 raise _Refused(ReturnCode.OP_VIOLATION)
             if packet.following != NextHeader.REQUEST_SMALL and header.initiator != engine.dest_qpn:
                 raise _Refused(ReturnCode.OP_VIOLATION)
-            if header.flags & SesFlag.IE:
+            if header.flags & _IE:
                 raise _Refused(ReturnCode.INITIATOR_ERROR)
             if not self._established and engine.state is QpState.RTR:
                 self._established = True
@@ -154,7 +157,7 @@ class Target:
         size = header.end - header.start
         if header.whole:
             fits = size == header.request_length
-        elif header.flags & SesFlag.SOM:
+        elif header.flags & _SOM:
             fits = 0 < size < header.request_length
         else:
             end = header.message_offset + size
@@ -185,7 +188,7 @@ class Target:
             except _Refused as refused:
                 inbound.code = refused.code
         inbound.placed += size
-        if header.flags & SesFlag.SOM:
+        if header.flags & _SOM:
             inbound.header_data = header.header_data
         if inbound.placed >= inbound.total:
             del pdc.inbound[key]
@@ -331,7 +334,7 @@ class Target:
         mtu, total = self._engine.mtu, header.request_length
         offset = header.message_offset
         # The first packet has no payload_length: it asks for one MTU of a longer message.
-        size = min(total, mtu) if header.flags & SesFlag.SOM else header.payload_length
+        size = min(total, mtu) if header.flags & _SOM else header.payload_length
         if size > mtu or offset + size > total or (header.whole and total > mtu):
             raise _Refused(ReturnCode.UNSUPPORTED_SIZE)
         if len(pdc.source.queue) >= _REPLIES_MAX:

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What UET costs: WRITEs between two fabric endpoints in one process, without QEMU, core and link.
+
+As :mod:`emu.bench.roce`, whose raw loop is the reference here too. Every queue pair has a peer address of its
+own, and so a packet delivery context (PDC) of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from emu.bench.roce import KEY, WINDOW, BenchHost, raw_cost
+from emu.clock import VirtualScheduler
+from emu.nic.engine import Engine
+from emu.nic.work import Access, Opcode, QpAttributes, QpState, SendRequest, Sge, Transport
+from emu.uet import Fep
+
+__all__ = ["MESSAGE_TARGET", "PDC_COUNTS", "SCALE_TARGET", "UetCost", "UetReport", "run_uet_bench"]
+
+MESSAGE_TARGET = 40_000
+"""64-byte WRITEs a second on one PDC that the benchmark wants to see."""
+SCALE_TARGET = 0.15
+"""Share that 4,096 PDCs may be slower than one (64-byte WRITEs)."""
+
+SIZES = (64, 1024, 65536)
+PDC_COUNTS = (1, 64, 4096)
+MTU = 4096
+BURST = 16
+"""Elements a doorbell covers, of messages of one packet."""
+FIRST_QPN = 0x100
+
+
+@dataclass(frozen=True, slots=True)
+class UetCost:
+    """One measurement: seconds of processor time a message with the endpoints, and with the raw loop."""
+
+    size: int
+    pdcs: int
+    engine: float
+    raw: float
+
+    @property
+    def messages(self) -> float:
+        """Messages a second."""
+        return 1 / self.engine
+
+    @property
+    def gigabytes(self) -> float:
+        """Payload in GB/s."""
+        return self.size / self.engine / 1e9
+
+    @property
+    def ratio(self) -> float:
+        """Cost as a multiple of the raw loop's."""
+        return self.engine / self.raw
+
+
+@dataclass(frozen=True, slots=True)
+class UetReport:
+    """All measurements of one run."""
+
+    costs: tuple[UetCost, ...]
+    rounds: int
+
+    def of(self, size: int, pdcs: int) -> UetCost:
+        """One of them. :raises KeyError: it was not measured."""
+        for cost in self.costs:
+            if (cost.size, cost.pdcs) == (size, pdcs):
+                return cost
+        raise KeyError(f"{size} bytes on {pdcs} PDCs were not measured")
+
+    @property
+    def slowdown(self) -> float:
+        """Share by which 64-byte WRITEs on 4,096 PDCs are slower than on one."""
+        return self.of(64, PDC_COUNTS[-1]).engine / self.of(64, 1).engine - 1
+
+    @property
+    def met(self) -> bool:
+        """Whether every target is met."""
+        return self.of(64, 1).messages >= MESSAGE_TARGET and self.slowdown <= SCALE_TARGET
+
+    def to_json(self) -> dict[str, object]:
+        """The same as plain values."""
+        return {
+            "costs": [
+                {
+                    "size": cost.size,
+                    "pdcs": cost.pdcs,
+                    "messages_per_second": cost.messages,
+                    "gigabytes_per_second": cost.gigabytes,
+                    "ratio": cost.ratio,
+                }
+                for cost in self.costs
+            ],
+            "slowdown": self.slowdown,
+            "rounds": self.rounds,
+            "targets": {"messages": MESSAGE_TARGET, "slowdown": SCALE_TARGET},
+            "met": self.met,
+        }
+
+
+class _Nic:
+    """The least a core could be to an endpoint: a queue of frames to the other side, and a clock at rest."""
+
+    def __init__(self, scheduler: VirtualScheduler, frames: deque[bytes]) -> None:
+        self.scheduler = scheduler
+        self.frames = frames
+        self.failed = ""
+
+    def send(self, frame: bytes, qpn: int | None) -> None:
+        self.frames.append(frame)
+
+    def wake(self, qpn: int) -> None:
+        pass
+
+    def note_retransmit(self, qpn: int | None, psn: int, packets: int, octets: int, reason: str) -> None:
+        self.failed = reason
+
+    def note_drop(self, counter: str, reason: str) -> None:
+        self.failed = reason
+
+    def note_timer(self, name: str) -> None:
+        self.failed = name
+
+    def count(self, counter: str) -> None:
+        pass
+
+
+class _Bench:
+    """Two endpoints with ``count`` queue pairs in RTS, each on a PDC of its own."""
+
+    def __init__(self, count: int) -> None:
+        self.scheduler = VirtualScheduler()
+        there: deque[bytes] = deque()
+        back: deque[bytes] = deque()
+        self._nics = (_Nic(self.scheduler, there), _Nic(self.scheduler, back))
+        left, right = (Fep(nic) for nic in self._nics)
+        self._lanes = ((there, right), (back, left))
+        self._hosts: list[BenchHost] = []
+        memories = [bytearray(bytes(range(256)) * (WINDOW // 256)) for _ in self._lanes]
+        numbers = range(FIRST_QPN, FIRST_QPN + count)
+        self._turns = [self._open(left, 1, qpn, memories[0]) for qpn in numbers]
+        for qpn in numbers:
+            self._open(right, 2, qpn, memories[1])
+        self._turn = self._index = 0
+
+    def _open(self, fep: Fep, side: int, qpn: int, memory: bytearray) -> Engine:
+        host = BenchHost(qpn, memory, deque())
+        self._hosts.append(host)
+        engine = fep.create_engine(Transport.UET_RUD, host)
+        for state in (QpState.INIT, QpState.RTR, QpState.RTS):
+            attributes = QpAttributes(
+                state=state,
+                access=Access.LOCAL_WRITE | Access.REMOTE_WRITE,
+                path_mtu=MTU,
+                dest_qpn=qpn,
+                source_mac=bytes((2, 0, 0, 0, 0, side)),
+                dest_mac=bytes((2, 0, 0, 0, 0, 3 - side)),
+                source_gid=bytes(10) + b"\xff\xff" + bytes((10, side)) + qpn.to_bytes(2, "big"),
+                dest_gid=bytes(10) + b"\xff\xff" + bytes((10, 3 - side)) + qpn.to_bytes(2, "big"),
+            )
+            engine.modify(attributes, QpState(state - 1))
+        return engine
+
+    def run(self, size: int, messages: int) -> float:
+        """Seconds of processor time a message; every queue pair has its turn with a burst."""
+        sges = [Sge(0, size, KEY)]
+        burst = BURST if size <= MTU else 1
+        turns, scheduler = self._turns, self.scheduler
+        done = 0
+        start = time.process_time()
+        while done < messages:
+            engine = turns[self._turn]
+            self._turn = (self._turn + 1) % len(turns)
+            for _ in range(burst):
+                self._index = (self._index + 1) & 0xFFFFFFFF
+                engine.post(
+                    SendRequest(self._index, Opcode.WRITE, length=size, sges=sges, rkey=KEY, signaled=True)
+                )
+            done += burst
+            engine.transmit(0, burst)
+            while not engine.idle():
+                scheduler.run(until=0)
+                for frames, fep in self._lanes:
+                    while frames:
+                        fep.receive(frames.popleft(), 0)
+        taken = (time.process_time() - start) / done
+        for failed in (*(host.failed for host in self._hosts), *(nic.failed for nic in self._nics)):
+            if failed:
+                raise AssertionError(failed)
+        return taken
+
+
+def run_uet_bench(
+    *,
+    sizes: Sequence[int] = SIZES,
+    pdc_counts: Sequence[int] = PDC_COUNTS,
+    rounds: int = 5,
+    volume: int = 8 << 20,
+    messages: int = 4096,
+    progress: Callable[[str], None] = lambda _: None,
+) -> UetReport:
+    """Measure every size with every number of PDCs. Takes about a minute.
+
+    A round is ``messages`` messages, or fewer when they would be more than ``volume`` bytes, or more when
+    that is not a burst for each PDC; ``progress`` is told what happens.
+    """
+    best: dict[tuple[int, int], float] = {}
+    raw: dict[int, float] = {}
+    counts = {size: max(1, min(messages, volume // size)) for size in sizes}
+    benches = [(pdcs, _Bench(pdcs)) for pdcs in pdc_counts]
+    for number in range(rounds):
+        progress(f"round {number + 1} of {rounds}")
+        for size in sizes:
+            raw[size] = min(raw.get(size, 1.0), raw_cost(size, counts[size]))
+            # The benches take turns, so that a slow moment of the machine does not fall on one of them.
+            for pdcs, bench in benches:
+                each = pdcs * BURST if size <= MTU else 0
+                cost = bench.run(size, max(counts[size], each))
+                best[size, pdcs] = min(best.get((size, pdcs), 1.0), cost)
+    costs = tuple(UetCost(size, pdcs, best[size, pdcs], raw[size]) for pdcs in pdc_counts for size in sizes)
+    return UetReport(costs, rounds)
