@@ -31,6 +31,8 @@ MTU = 4096
 BURST = 16
 """Elements a doorbell covers, of messages of one packet."""
 FIRST_QPN = 0x100
+ROUND_TRIP_NS = 20_000
+"""What the endpoints' clock sees: timers come due as they would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +183,13 @@ class _Bench:
                     SendRequest(self._index, Opcode.WRITE, length=size, sges=sges, rkey=KEY, signaled=True)
                 )
             done += burst
-            engine.transmit(0, burst)
+            engine.transmit(scheduler.now(), burst)
             while not engine.idle():
-                scheduler.run(until=0)
+                now = scheduler.now() + ROUND_TRIP_NS // 2
+                scheduler.run(until=now)
                 for frames, fep in self._lanes:
                     while frames:
-                        fep.receive(frames.popleft(), 0)
+                        fep.receive(frames.popleft(), now)
         taken = (time.process_time() - start) / done
         for failed in (*(host.failed for host in self._hosts), *(nic.failed for nic in self._nics)):
             if failed:

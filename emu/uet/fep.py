@@ -67,7 +67,7 @@ class Fep:
         self._seed = seed
         wire = self.parameters.wire
         self._trimmed = (wire.dscp_trimmed, wire.dscp_trimmed_last_hop)
-        self._parser = Parser()
+        self._parser = Parser(wire)
         self._engines: dict[int, UetEngine] = {}
         self._ready: deque[Pdc] = deque()
         self._scheduled = False
@@ -112,7 +112,7 @@ class Fep:
 
     def receive(self, frame: bytes, now: int) -> Drop | None:
         """Take a frame from the port; a :class:`Drop` says why it changed nothing."""
-        packet = self._parser.parse(frame, trimmed=self._trimmed)
+        packet = self._parser.parse(frame)
         if isinstance(packet, Drop):
             return packet
         found = self._find(packet, now)
@@ -215,7 +215,7 @@ class Fep:
         if path is None:
             if len(self._paths) >= _PATHS_KEPT:
                 self._paths.clear()
-            path = self._paths[key] = PeerPath(*key)
+            path = self._paths[key] = PeerPath(*key, self.parameters.wire)
         return path
 
     def _refuse(self, code: NackCode, packet: UetPacket) -> None:
@@ -298,6 +298,7 @@ class Fep:
             attributes.dest_mac,
             engine.source_ip,
             engine.dest_ip,
+            self.parameters.wire,
             attributes.hop_limit or 64,
         )
         pdc = Pdc(

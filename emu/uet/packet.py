@@ -10,6 +10,8 @@ from emu.uet.headers import CONTROL, PDS_ACK_CC, PDS_REQUEST, PDS_SIZES
 from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6
 from emu.wire.headers import UDP_SIZE
 from emu.wire.uet_names import UET_PORT, PdsType, RequestFlag
+from emu.wire.uet_profile import DEFAULT, Profile, Trailer
+from emu.wire.uet_trailer import CRC_SIZE, packet_crc_ok
 
 __all__ = ["NOMINAL_EXTRA", "Parser", "UetPacket"]
 
@@ -169,15 +171,14 @@ class UetPacket:
 class Parser:
     """Takes frames apart. The headers of a stream repeat, so what follows from them is remembered."""
 
-    def __init__(self, trailer_size: int = 0) -> None:
-        self._trailer = trailer_size
+    def __init__(self, profile: Profile = DEFAULT) -> None:
+        self._profile = profile
+        self._trimmed = (profile.dscp_trimmed, profile.dscp_trimmed_last_hop)
+        self._trailer = CRC_SIZE if profile.trailer is Trailer.CRC else 0
         self._heads: dict[bytes, _Head | Drop] = {}
 
-    def parse(self, frame: bytes, *, trimmed: tuple[int, ...] = ()) -> UetPacket | Drop:
-        """The packet in an Ethernet frame, or why there is none. Never raises.
-
-        ``trimmed`` are the DSCP values of cut packets, whose UDP length is not to be believed.
-        """
+    def parse(self, frame: bytes) -> UetPacket | Drop:
+        """The packet in an Ethernet frame, or why there is none. Never raises."""
         ethertype = frame[12:14]
         if ethertype == _IPV4:
             octets = frame[: ETHERNET_SIZE + _IPV4_SIZE]
@@ -199,14 +200,16 @@ class Parser:
         ev, port, size, _ = _UDP.unpack_from(frame, udp)
         if port != UET_PORT:
             return Drop(f"not UDP port {UET_PORT}", foreign=True)
-        if head.dscp in trimmed:
+        trailer = self._trailer
+        if head.dscp in self._trimmed:
+            # The UDP length is that of the whole packet; the trailer is gone.
             size = min(size, head.room)
             trailer = 0
-        else:
-            trailer = self._trailer
         at, end = udp + UDP_SIZE, udp + size - trailer
         if size > head.room or udp + size > len(frame) or end < at + 4:
             return Drop(f"UDP length {size} does not fit the packet")
+        if trailer and not packet_crc_ok(memoryview(frame)[ETHERNET_SIZE : udp + size], self._profile):
+            return Drop("wrong CRC", "rx_icrc_errors")
         kind = frame[at] >> 3
         needed = PDS_SIZES.get(kind)
         if needed is None:

@@ -9,6 +9,8 @@ from emu.nic.work import QpAttributes
 from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6
 from emu.wire.headers import UDP_SIZE
 from emu.wire.uet_names import UET_PORT
+from emu.wire.uet_profile import DEFAULT, Profile, Trailer
+from emu.wire.uet_trailer import CRC_SIZE, packet_crc
 
 __all__ = ["PeerPath", "addresses"]
 
@@ -32,11 +34,18 @@ def addresses(attributes: QpAttributes) -> tuple[bytes, bytes]:
 class PeerPath:
     """Builds frames from one endpoint to another; what depends on class and length only is remembered."""
 
-    __slots__ = ("_heads", "dest_ip", "dest_mac", "hop_limit", "source_ip", "source_mac")
+    __slots__ = ("_heads", "_profile", "dest_ip", "dest_mac", "hop_limit", "source_ip", "source_mac")
 
     def __init__(
-        self, source_mac: bytes, dest_mac: bytes, source_ip: bytes, dest_ip: bytes, hop_limit: int = 64
+        self,
+        source_mac: bytes,
+        dest_mac: bytes,
+        source_ip: bytes,
+        dest_ip: bytes,
+        profile: Profile = DEFAULT,
+        hop_limit: int = 64,
     ) -> None:
+        self._profile = profile
         self.source_mac, self.dest_mac = source_mac, dest_mac
         self.source_ip, self.dest_ip = source_ip, dest_ip
         self.hop_limit = hop_limit
@@ -44,11 +53,13 @@ class PeerPath:
 
     def frame(self, traffic_class: int, ev: int, header: bytes, body: bytes = b"") -> bytes:
         """An Ethernet frame with UET bytes ``header + body``, entropy value ``ev`` as UDP source port."""
-        size = len(header) + len(body)
+        crc = self._profile.trailer is Trailer.CRC
+        size = len(header) + len(body) + (CRC_SIZE if crc else 0)
         head = self._heads.get((traffic_class, size))
         if head is None:
             head = self._head(traffic_class, size)
-        return b"".join((head[0], ev.to_bytes(2, "big"), head[1], header, body))
+        frame = b"".join((head[0], ev.to_bytes(2, "big"), head[1], header, body))
+        return frame + packet_crc(memoryview(frame)[ETHERNET_SIZE:], self._profile) if crc else frame
 
     def _head(self, traffic_class: int, size: int) -> tuple[bytes, bytes]:
         datagram = UDP_SIZE + size
