@@ -24,6 +24,9 @@ FORMS = [
     "verbs --engine weak --data host",
     "moe --engine weak --routing hot",
     "moe --ring host --data host",
+    "eager --size 2048",
+    "shared --cq ring --ring host --messages 1024",
+    "coalesced --cq counter",
     "wrap --start 0xfffffff0 --messages 512",
 ]
 

@@ -26,7 +26,7 @@ from emu.events import Event, EventBus, Kind
 from emu.fabric.switch import Switch
 from emu.nic.checks import Rule
 from emu.nic.work import Cause, Status
-from emu.personality.vrnic.contract.codes import AdminOpcode, CqMode, CqOverrun, QpFlags
+from emu.personality.vrnic.contract.codes import AdminOpcode
 from emu.personality.vrnic.contract.commands import NO_EQ, NO_RECEIVE_RING
 from emu.personality.vrnic.contract.identity import DOORBELL_PAGE_SIZE
 from emu.roce import create_engine, parse
@@ -211,20 +211,22 @@ class Harness:
         rank.machine.bus.pieces[base] = memory
         return rank.driver.virtual(base), rank.driver.register(base, size), descriptor
 
-    def _cq(self, rank: Rank, address: str, key: str) -> list[str]:
+    def _cq(self, rank: Rank, *texts: str) -> list[str]:
+        address, key, mode, overrun, log_size = (int(text, 16) for text in texts)
         reply = rank.driver.command(
             AdminOpcode.CREATE_CQ,
             ctx=rank.driver.ctx,
             eq=NO_EQ,
-            mode=CqMode.COLLAPSED,
-            overrun=CqOverrun.IGNORE,
-            ring_key=int(key, 16),
-            ring_address=int(address, 16),
+            mode=mode,
+            overrun=overrun,
+            log_size=log_size,
+            ring_key=key,
+            ring_address=address,
         )
         return [f"{reply.object:x}"]
 
     def _qp(self, rank: Rank, *texts: str) -> list[str]:
-        sq, dbr, key, cqn, log_size, policy, start = (int(text, 16) for text in texts)
+        sq, dbr, key, cqn, log_size, policy, flags, start = (int(text, 16) for text in texts)
         reply = rank.driver.command(
             AdminOpcode.CREATE_QP,
             ctx=rank.driver.ctx,
@@ -237,7 +239,7 @@ class Harness:
             ring_key=key,
             sq_address=sq,
             dbr_address=dbr,
-            flags=QpFlags.PHASE,
+            flags=flags,
             start_index=start,
         )
         return [f"{reply.object:x}"]

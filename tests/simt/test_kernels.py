@@ -22,8 +22,15 @@ FORMS = [
     "shared --data host --dbr authoritative --qps 2",
     "exclusive",
     "exclusive --ctas 4 --ring host --messages 512",
+    "eager",
+    "eager --qps 2 --size 2048 --data host",
+    "shared --cq ring --messages 1024",
+    "shared --cq counter",
+    "exclusive --cq ring --order doorbell-record-doorbell",
+    "shared --order doorbell-record-doorbell --dbr authoritative",
+    "moe --cq counter",
     "verbs",
-    "verbs --qps 3 --data host",
+    "verbs --qps 3 --data host --cq ring",
     "verbs --ring host --data host --size 256",
     "moe",
     "moe --routing hot --topk 4 --ring host",
@@ -61,7 +68,7 @@ def test_a_correct_kernel_breaks_no_rule_with_any_seed(simt: Path, form: str, en
         assert_silent(run_kernel(simt, f"{form} --engine {engine}", seed=seed))
 
 
-@pytest.mark.parametrize("form", ["shared --engine weak", "verbs --qps 2", "moe --engine weak"])
+@pytest.mark.parametrize("form", ["shared --engine weak", "verbs --qps 2", "eager", "moe --engine weak"])
 def test_a_correct_kernel_stands_loss(simt: Path, form: str) -> None:
     for seed in (1, 2, 3):
         assert_silent(run_kernel(simt, form, seed=seed, loss=0.02))
@@ -85,6 +92,22 @@ def test_a_warp_together_needs_one_doorbell_and_one_completion(simt: Path) -> No
     for outcome, each in ((alone, 96), (together, 3)):
         assert outcome.counter("wqes") == 2 * 96
         assert outcome.counter("doorbells") == outcome.counter("cqes") == 2 * each
+
+
+def test_completions_are_what_the_mode_makes_of_them(simt: Path) -> None:
+    # With counters every WQE counts, asked for or not; nothing is written but the counters.
+    modes = {"collapsed": 6, "ring": 6, "counter": 192}
+    for mode, each in modes.items():
+        outcome = run_kernel(simt, f"coalesced --cq {mode}")
+        assert_silent(outcome)
+        assert outcome.counter("cqes") == 2 * each
+
+
+def test_an_early_doorbell_is_legal_unless_the_record_is_strict(simt: Path) -> None:
+    order = "coalesced --order doorbell-record-doorbell"
+    for policy in ("recovery", "authoritative", "none"):
+        assert_silent(run_kernel(simt, f"{order} --dbr {policy}"))
+    assert set(run_kernel(simt, f"{order} --dbr strict").device_rules) == {"C08"}
 
 
 def test_doorbells_are_batched_where_nobody_is_last(simt: Path) -> None:
@@ -137,6 +160,7 @@ def test_a_wrong_command_line_is_refused_in_words(simt: Path, arguments: str, co
         ("coalesced --slots 5", "more than the ring's slots"),
         ("exclusive --ctas 2 --qps 3", "each CTA has a queue pair"),
         ("wrap --warps 2", "wrap is one warp"),
+        ("eager --size 96", "not a multiple of a tile's 64 bytes"),
         ("moe --experts 7", "not a multiple of the ranks"),
         ("moe --experts 4 --topk 4", "--topk is not below --experts"),
     ],
@@ -146,3 +170,13 @@ def test_options_that_do_not_fit_are_refused_in_words(simt: Path, form: str, com
     assert outcome.statuses == [1, 1]
     for record in outcome.records:
         assert complaint in record["error"]
+
+
+def test_eager_messages_need_two_ranks(simt: Path) -> None:
+    outcome = run_kernel(simt, "eager", ranks=3)
+    assert [record["error"] for record in outcome.records] == ["eager is between two ranks"] * 3
+
+
+@pytest.mark.parametrize("form", ["coalesced", "shared --engine weak", "verbs"])
+def test_ranks_in_a_ring_reach_the_right_one(simt: Path, form: str) -> None:
+    assert_silent(run_kernel(simt, form, ranks=4))

@@ -56,6 +56,8 @@ CASES = [
     Case("swap-doorbell", "coalesced", "C12"),
     Case("split-doorbell", "coalesced", "C12"),
     Case("split-doorbell", "verbs --engine weak", "C12"),
+    Case("forget-consumer", "single --cq ring --messages 384 --timeout 2", "C15"),
+    Case("consumer-ahead", "single --cq ring --messages 128 --engine weak", "C19"),
     # What only the submitter's side can see
     Case("cta-scope-on-shared", "exclusive", None, "C10"),
     Case("cta-scope-on-shared", "exclusive --engine weak", None, "C10"),

@@ -19,6 +19,8 @@ enum class Mutation {
 	split_doorbell,
 	ring_all_lanes,
 	ring_before_connect,
+	forget_consumer,
+	consumer_ahead,
 	forget_last_doorbell,
 	cta_scope_on_shared,
 	reuse_payload,

@@ -24,6 +24,8 @@ const MutationName mutations[] = {
 	{ Mutation::split_doorbell, "split-doorbell", "ring with two stores of 32 bits" },
 	{ Mutation::ring_all_lanes, "ring-all-lanes", "every lane of a warp rings, without lock or order" },
 	{ Mutation::ring_before_connect, "ring-before-connect", "ring before the queue pair is in RTS" },
+	{ Mutation::forget_consumer, "forget-consumer", "never tell the NIC what was read from a ring CQ" },
+	{ Mutation::consumer_ahead, "consumer-ahead", "tell the NIC of more than it wrote to a ring CQ" },
 	{ Mutation::forget_last_doorbell, "forget-last-doorbell", "ring full batches only" },
 	{ Mutation::cta_scope_on_shared, "cta-scope-on-shared", "treat a QP that CTAs share as one CTA's own" },
 	{ Mutation::reuse_payload, "reuse-payload", "write the next payload over one that is still being sent" },
@@ -53,28 +55,74 @@ void Qp::spin(const char *what, uint64_t index)
 	simt::pause();
 }
 
+void Qp::fail(uint64_t commit, const std::string &what)
+{
+	simt::atomic_cas(&failed, 0, commit, Scope::gpu);
+	simt::fail("QP " + std::to_string(qpn) + ": " + what);
+}
+
+// A CQE's last word, written last, says all: running index of the CQE, index of the WQE, status.
+void Qp::take(uint64_t commit, uint64_t done)
+{
+	// Only 16 bits of the index: enough, a ring is shorter. What is behind us is an old CQE.
+	uint16_t advance = static_cast<uint16_t>(static_cast<uint16_t>(commit >> 32) + 1 - done);
+
+	if (commit >> 48 & 0xff)
+		fail(commit, "index " + std::to_string(commit >> 32 & 0xffff) + " (low 16 bits) completed with " +
+				     vrnic_wc_status_name(static_cast<uint32_t>(commit >> 48 & 0xff)));
+	if (advance && advance <= depth)
+		simt::atomic_max(&completed, done + advance, scope());
+}
+
 void Qp::poll()
 {
 	uint64_t done = simt::ld(&completed);
-	// One word, written last, says all: running index of the CQE, index of the WQE, status.
-	uint64_t commit = le64toh(simt::ld(reinterpret_cast<const uint64_t *>(cqe + VRNIC_CQE_SIZE - 8), Order::acquire,
-					   Scope::sys));
-	uint16_t advance;
+	auto *words = reinterpret_cast<const uint64_t *>(cq);
+	uint64_t commit;
 
 	simt::atomic_add(&polls, 1, Scope::gpu);
-	// The ring was filled with 0xff.
-	if (static_cast<uint32_t>(commit) == 0xffffffff)
-		return;
-	if (commit >> 48 & 0xff) {
-		simt::atomic_cas(&failed, 0, commit, Scope::gpu);
-		simt::fail("QP " + std::to_string(qpn) + ": index " + std::to_string(commit >> 32 & 0xffff) +
-			   " (low 16 bits) completed with " +
-			   vrnic_wc_status_name(static_cast<uint32_t>(commit >> 48 & 0xff)));
+	switch (completion) {
+	case Completion::counter:
+		// Every WQE counts, and they complete in order.
+		if (uint64_t errors = le64toh(simt::ld(words + 1, Order::acquire, Scope::sys)))
+			fail(errors, std::to_string(errors) + " WQEs failed, by the CQ's counter");
+		simt::atomic_max(&completed, start + le64toh(simt::ld(words, Order::acquire, Scope::sys)), scope());
+		break;
+	case Completion::ring:
+		// One lane reads the ring at a time; the others look at what it found.
+		if (simt::atomic_exchange(&cq_lock, 1, scope()))
+			return;
+		simt::acquire(scope());
+		poll_ring(simt::ld(&completed));
+		simt::fence(scope());
+		simt::atomic_exchange(&cq_lock, 0, scope());
+		break;
+	default:
+		commit = le64toh(simt::ld(words + VRNIC_CQE_SIZE / 8 - 1, Order::acquire, Scope::sys));
+		// The slot was filled with 0xff.
+		if (static_cast<uint32_t>(commit) != 0xffffffff)
+			take(commit, done);
 	}
-	/* Only 16 bits of the index: enough, a ring is shorter. What is behind us is an old CQE. */
-	advance = static_cast<uint16_t>(static_cast<uint16_t>(commit >> 32) + 1 - done);
-	if (advance && advance <= depth)
-		simt::atomic_max(&completed, done + advance, scope());
+}
+
+void Qp::poll_ring(uint64_t done)
+{
+	uint32_t slots = 1u << log_cq, next = static_cast<uint32_t>(simt::ld(&consumed));
+	auto *cqe = reinterpret_cast<const uint64_t *>(cq + (next & (slots - 1)) * static_cast<size_t>(VRNIC_CQE_SIZE));
+	uint64_t commit = le64toh(simt::ld(cqe + VRNIC_CQE_SIZE / 8 - 1, Order::acquire, Scope::sys));
+
+	// Its running index tells a new entry from one of an earlier pass, and from the 0xff at first.
+	if (static_cast<uint32_t>(commit) != next)
+		return;
+	simt::st(&consumed, ++next);
+	take(commit, done);
+	if (next % (slots / 4) || mutated(Mutation::forget_consumer))
+		return;
+	if (mutated(Mutation::consumer_ahead))
+		next += slots;
+	simt::fence(nic_scope);
+	simt::mmio_st64(doorbells + VRNIC_DB_CQ_CONSUMER / 8,
+			htole64(vrnic_doorbell(VRNIC_DB_TYPE_CQ_CONSUMER, cqn, next)));
 }
 
 void Qp::wait_completed(uint64_t end)
@@ -156,6 +204,8 @@ void Qp::store_doorbell(uint64_t end)
 
 	if (!mutated(Mutation::drop_ring_fence))
 		simt::fence(nic_scope);
+	if (ring_twice)
+		simt::mmio_st64(target, doorbell);
 	simt::st(dbr + (mutated(Mutation::dbr_dword0) ? 0 : 1), htole32(index));
 	if (!mutated(Mutation::drop_ring_fence))
 		simt::fence(nic_scope);

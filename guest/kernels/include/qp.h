@@ -7,6 +7,7 @@
 #define KERNELS_QP_H
 
 #include <cstdint>
+#include <string>
 
 #include "mutation.h"
 #include "simt.h"
@@ -14,11 +15,18 @@
 
 namespace kernels {
 
+// How the NIC reports, see enum vrnic_cq_mode: each CQE into one slot, round a ring, or only counted.
+enum class Completion { collapsed, ring, counter };
+
 struct Qp {
 	// set up by the host
 	uint64_t *sq;
 	uint32_t *dbr;  // dword 0 receive, dword 1 send
-	uint8_t *cqe;  // the one slot of a collapsed CQ
+	uint8_t *cq;
+	Completion completion;
+	uint8_t log_cq;  // log2 of a ring CQ's slots: twice the send ring's, for what the NIC is told late
+	uint32_t cqn;
+	bool ring_twice;  // doorbell, record, doorbell, instead of record, doorbell
 	volatile uint64_t *doorbells;
 	uint64_t start;
 	uint64_t deadline;  // in simt clock ticks: see Qp::spin
@@ -35,6 +43,8 @@ struct Qp {
 	uint64_t produced;  // highest index a doorbell covers
 	uint64_t completed;  // every WQE below is complete
 	uint64_t lock;
+	uint64_t cq_lock;
+	uint64_t consumed;  // entries of a ring CQ that were read
 	uint64_t failed;  // commit word of an error completion, or 0
 	// counted for the report
 	uint64_t rings;
@@ -60,6 +70,9 @@ struct Qp {
 private:
 	void spin(const char *what, uint64_t index);
 	void poll();
+	void poll_ring(uint64_t done);
+	void take(uint64_t commit, uint64_t done);
+	void fail(uint64_t commit, const std::string &what);
 	void wait_completed(uint64_t end);
 	void ring(uint64_t end);
 };

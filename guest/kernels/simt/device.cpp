@@ -79,18 +79,9 @@ public:
 		return true;
 	}
 
-	bool create_cq(const Region &rings, uint64_t address, uint32_t &cqn) override
+	bool create_cq(struct vrnic_create_cq &cq) override
 	{
-		struct vrnic_create_cq cq = {};
-
-		cq.ring_address = address;
-		cq.ring_key = rings.key;
-		cq.mode = VRNIC_CQ_MODE_COLLAPSED;
-		cq.overrun = VRNIC_CQ_OVERRUN_IGNORE;
-		if (vrnic_create_cq(&nic_, &cq))
-			return nic_failed();
-		cqn = cq.cqn;
-		return true;
+		return vrnic_create_cq(&nic_, &cq) ? nic_failed() : true;
 	}
 
 	bool create_qp(struct vrnic_create_qp &qp) override

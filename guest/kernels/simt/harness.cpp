@@ -6,8 +6,8 @@
 //
 //   hello                                   pe pes
 //   memory SIZE                             address key, and the memory's descriptor
-//   cq ADDRESS KEY                          cqn
-//   qp SQ DBR KEY CQN LOG POLICY START      qpn
+//   cq ADDRESS KEY MODE OVERRUN LOG         cqn
+//   qp SQ DBR KEY CQN LOG POLICY FLAGS START  qpn
 //   identify                                gid mac, as in an endpoint line
 //   meet PEER ENDPOINT                      the peer's endpoint line
 //   connect ENDPOINT                        (of the own side, then of the peer, separated by "|")
@@ -58,17 +58,18 @@ public:
 		return true;
 	}
 
-	bool create_cq(const Region &rings, uint64_t address, uint32_t &cqn) override
+	bool create_cq(struct vrnic_create_cq &cq) override
 	{
-		return ask("cq %" PRIx64 " %" PRIx32, address, rings.key) &&
-		       (sscanf(reply_, "ok %" SCNx32, &cqn) == 1 || confused());
+		return ask("cq %" PRIx64 " %" PRIx32 " %x %x %x", static_cast<uint64_t>(cq.ring_address), cq.ring_key,
+			   cq.mode, cq.overrun, cq.log_size) &&
+		       (sscanf(reply_, "ok %" SCNx32, &cq.cqn) == 1 || confused());
 	}
 
 	bool create_qp(struct vrnic_create_qp &qp) override
 	{
-		return ask("qp %" PRIx64 " %" PRIx64 " %" PRIx32 " %" PRIx32 " %x %x %" PRIx32,
+		return ask("qp %" PRIx64 " %" PRIx64 " %" PRIx32 " %" PRIx32 " %x %x %" PRIx32 " %" PRIx32,
 			   static_cast<uint64_t>(qp.sq_address), static_cast<uint64_t>(qp.dbr_address), qp.ring_key,
-			   qp.send_cq, qp.sq_log_size, qp.dbr_policy, qp.start_index) &&
+			   qp.send_cq, qp.sq_log_size, qp.dbr_policy, qp.flags, qp.start_index) &&
 		       (sscanf(reply_, "ok %" SCNx32, &qp.qpn) == 1 || confused());
 	}
 

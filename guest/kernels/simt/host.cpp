@@ -17,10 +17,37 @@ uint64_t read_clock()
 	return clock_machine->clock();
 }
 
-size_t ring_bytes(uint8_t log_depth)
+uint8_t log_cq(const Options &options)
 {
-	// The ring, its CQE, its doorbell record.
-	return (static_cast<size_t>(VRNIC_WQE_SIZE) << log_depth) + 2 * LINE;
+	return options.completion == Completion::ring ? options.log_depth + 1 : 0;
+}
+
+size_t cq_bytes(const Options &options)
+{
+	return static_cast<size_t>(VRNIC_CQE_SIZE) << log_cq(options);
+}
+
+// A queue pair's send ring, CQ and doorbell record.
+size_t ring_bytes(const Options &options)
+{
+	return (static_cast<size_t>(VRNIC_WQE_SIZE) << options.log_depth) + cq_bytes(options) + LINE;
+}
+
+struct vrnic_create_cq describe_cq(const Options &options, const Region &rings, uint64_t at)
+{
+	static const vrnic_cq_mode modes[] = {
+		VRNIC_CQ_MODE_COLLAPSED,
+		VRNIC_CQ_MODE_RING,
+		VRNIC_CQ_MODE_COUNTER,
+	};
+	struct vrnic_create_cq cq = {};
+
+	cq.ring_address = rings.address + at;
+	cq.ring_key = rings.key;
+	cq.mode = modes[static_cast<int>(options.completion)];
+	cq.overrun = options.completion == Completion::ring ? VRNIC_CQ_OVERRUN_ERROR : VRNIC_CQ_OVERRUN_IGNORE;
+	cq.log_size = log_cq(options);
+	return cq;
 }
 
 } // namespace
@@ -37,14 +64,18 @@ Host::Host(const Options &options, Machine &machine) : options_(options), machin
 
 bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 {
-	uint64_t cqe = at + (static_cast<uint64_t>(VRNIC_WQE_SIZE) << options_.log_depth), dbr = cqe + LINE;
+	uint64_t cq = at + (static_cast<uint64_t>(VRNIC_WQE_SIZE) << options_.log_depth), dbr = cq + cq_bytes(options_);
+	struct vrnic_create_cq create_cq = describe_cq(options_, rings, cq);
 	struct vrnic_create_qp create = {};
-	uint32_t cqn;
 
-	memset(rings.map + at, 0, ring_bytes(options_.log_depth));
-	memset(rings.map + cqe, 0xff, LINE);
+	memset(rings.map + at, 0, ring_bytes(options_));
+	if (options_.completion != Completion::counter)
+		memset(rings.map + cq, 0xff, cq_bytes(options_));
 	qp.sq = reinterpret_cast<uint64_t *>(rings.map + at);
-	qp.cqe = rings.map + cqe;
+	qp.cq = rings.map + cq;
+	qp.completion = options_.completion;
+	qp.log_cq = create_cq.log_size;
+	qp.ring_twice = options_.ring_twice;
 	qp.dbr = reinterpret_cast<uint32_t *>(rings.map + dbr);
 	qp.dbr[0] = qp.dbr[1] = htole32(options_.start);
 	qp.doorbells = machine_.doorbells();
@@ -55,17 +86,18 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 	qp.batch = options_.batch;
 	qp.nic_scope = options_.ring == Place::host || options_.data == Place::host ? simt::Scope::sys :
 										      simt::Scope::gpu;
-	if (!machine_.create_cq(rings, rings.address + cqe, cqn))
+	if (!machine_.create_cq(create_cq))
 		return failed();
+	qp.cqn = create_cq.cqn;
 	create.sq_address = rings.address + at;
 	create.dbr_address = options_.dbr_policy == VRNIC_DBR_NONE ? 0 : rings.address + dbr;
 	create.ring_key = rings.key;
-	create.send_cq = create.recv_cq = cqn;
+	create.send_cq = create.recv_cq = qp.cqn;
 	create.transport = VRNIC_TRANSPORT_ROCE_RC;
 	create.sq_log_size = options_.log_depth;
 	create.rq_log_size = VRNIC_NO_RECV_RING;
 	create.dbr_policy = options_.dbr_policy;
-	create.flags = VRNIC_QP_PHASE;
+	create.flags = VRNIC_QP_PHASE | (options_.completion == Completion::counter ? VRNIC_QP_SIGNAL_ALL : 0);
 	create.start_index = options_.start;
 	if (!machine_.create_qp(create))
 		return failed();
@@ -78,7 +110,7 @@ bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
 {
 	constexpr uint32_t access = VRNIC_ACCESS_LOCAL_WRITE | VRNIC_ACCESS_REMOTE_WRITE | VRNIC_ACCESS_REMOTE_READ |
 				    VRNIC_ACCESS_REMOTE_ATOMIC;
-	size_t each = ring_bytes(options_.log_depth);
+	size_t each = ring_bytes(options_);
 	Region rings, data;
 	uint64_t deadline;
 

@@ -36,8 +36,7 @@ public:
 	virtual ~Machine() = default;
 	virtual bool open(const Options &options) = 0;
 	virtual bool make_region(size_t size, Place place, uint32_t access, Region &region) = 0;
-	// A collapsed CQ at @address, which is in @rings.
-	virtual bool create_cq(const Region &rings, uint64_t address, uint32_t &cqn) = 0;
+	virtual bool create_cq(struct vrnic_create_cq &cq) = 0;
 	// @qp without its protection domain.
 	virtual bool create_qp(struct vrnic_create_qp &qp) = 0;
 	// Fill in who we are on the network.

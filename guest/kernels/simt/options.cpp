@@ -18,7 +18,8 @@ namespace {
 
 enum {
 	OPT_HARNESS = 256, OPT_ENGINE, OPT_RING, OPT_DATA, OPT_SEED, OPT_CTAS, OPT_WARPS, OPT_QPS, OPT_SLOTS, OPT_BATCH,
-	OPT_START, OPT_DBR, OPT_MUTATION, OPT_TOKENS, OPT_EXPERTS, OPT_TOPK, OPT_HIDDEN, OPT_STEPS, OPT_ROUTING,
+	OPT_START, OPT_DBR, OPT_CQ, OPT_ORDER,
+	OPT_MUTATION, OPT_TOKENS, OPT_EXPERTS, OPT_TOPK, OPT_HIDDEN, OPT_STEPS, OPT_ROUTING,
 };
 
 const option long_options[] = {
@@ -38,6 +39,8 @@ const option long_options[] = {
 	{ "batch", required_argument, nullptr, OPT_BATCH },
 	{ "start", required_argument, nullptr, OPT_START },
 	{ "dbr", required_argument, nullptr, OPT_DBR },
+	{ "cq", required_argument, nullptr, OPT_CQ },
+	{ "order", required_argument, nullptr, OPT_ORDER },
 	{ "mutation", required_argument, nullptr, OPT_MUTATION },
 	{ "tokens", required_argument, nullptr, OPT_TOKENS },
 	{ "experts", required_argument, nullptr, OPT_EXPERTS },
@@ -72,6 +75,8 @@ void usage()
 	       "      --batch N          WQEs a doorbell may wait for, a power of two\n"
 	       "      --start INDEX      first running index\n"
 	       "      --dbr POLICY       doorbell record: none, recovery (default), authoritative or strict\n"
+	       "      --order ORDER      record-doorbell (default) or doorbell-record-doorbell\n"
+	       "      --cq MODE          collapsed (default), ring or counter\n"
 	       "      --tokens, --experts, --topk, --hidden, --steps N, --routing uniform|hot|idle   of moe\n"
 	       "  -t, --timeout S        seconds to wait for anything (default 20)\n"
 	       "      --harness FD       a socket to a NIC without a guest\n"
@@ -141,6 +146,8 @@ void set(Options &options, int which, const char *value)
 	static const char *const roles[] = { "a", "b", nullptr };
 	static const char *const engines[] = { "direct", "weak", nullptr };
 	static const char *const places[] = { "vram", "host", nullptr };
+	static const char *const cqs[] = { "collapsed", "ring", "counter", nullptr };
+	static const char *const orders[] = { "record-doorbell", "doorbell-record-doorbell", nullptr };
 	static const char *const routings[] = { "uniform", "hot", "idle", nullptr };
 	// In the order of enum vrnic_dbr_policy.
 	static const char *const policies[] = { "none", "recovery", "authoritative", "strict", nullptr };
@@ -197,6 +204,12 @@ void set(Options &options, int which, const char *value)
 		break;
 	case OPT_DBR:
 		options.dbr_policy = static_cast<uint8_t>(choice("--dbr", value, policies));
+		break;
+	case OPT_CQ:
+		options.completion = static_cast<Completion>(choice("--cq", value, cqs));
+		break;
+	case OPT_ORDER:
+		options.ring_twice = choice("--order", value, orders) == 1;
 		break;
 	case OPT_MUTATION:
 		mutation = mutation_named(value);

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "qp.h"
+
 namespace kernels {
 
 enum class Place { vram, host };
@@ -29,6 +31,8 @@ struct Options {
 	uint32_t batch = 0;  // WQEs for each doorbell
 	uint32_t start = 0;  // first running index
 	uint8_t dbr_policy = 0;
+	Completion completion = {};
+	bool ring_twice = false;
 	// moe
 	uint32_t tokens = 0;  // of each rank
 	uint32_t experts = 0;  // of all ranks
