@@ -55,6 +55,5 @@ class ObjectTable(Generic[T]):
         return found
 
     def clear(self) -> None:
-        """Forget every object; numbers start over."""
+        """Forget every object. Numbers go on: after a reset, too, a peer's late packets must name nothing."""
         self.items.clear()
-        self._next = self._first
