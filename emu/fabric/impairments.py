@@ -10,11 +10,13 @@ __all__ = ["Impairments"]
 
 @dataclass(frozen=True, slots=True)
 class Impairments:
-    """Impairments of one direction of a link, applied in the order of the fields.
+    """Impairments of one direction of a link: a frame is lost, or else perhaps trimmed and perhaps marked.
 
-    ``loss`` is the probability (0 to 1) that a frame vanishes, ``delay_ns`` the time from end to end in
-    nanoseconds. ``seed`` fixes the random draws: the same seed, link name and sequence of frames give the
-    same losses.
+    ``loss``, ``trim`` and ``mark`` are probabilities (0 to 1): that a frame vanishes, that a UET data packet
+    has its payload cut off, that a packet whose sender takes part in ECN is marked CE, as a congested switch
+    does. ``last_hop`` says that the link ends at the receiver, which a trimmed packet tells. ``delay_ns`` is
+    the time from end to end in nanoseconds. ``seed`` fixes the random draws: the same seed, link name and
+    sequence of frames give the same fates.
 
     :raises ValueError: a probability outside 0..1 or a negative delay.
     """
@@ -22,9 +24,14 @@ class Impairments:
     loss: float = 0.0
     delay_ns: int = 0
     seed: int = 0
+    trim: float = 0.0
+    mark: float = 0.0
+    last_hop: bool = False
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.loss <= 1.0:
-            raise ValueError(f"loss {self.loss} is not a probability between 0 and 1")
+        for name in ("loss", "trim", "mark"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} {value} is not a probability between 0 and 1")
         if self.delay_ns < 0:
             raise ValueError(f"delay {self.delay_ns} ns is negative")

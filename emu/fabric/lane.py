@@ -12,6 +12,7 @@ from emu.clock import Scheduler
 from emu.events import Event, EventBus, Kind
 from emu.fabric.impairments import Impairments
 from emu.fabric.port import Receiver
+from emu.wire.congestion import mark, trim
 
 __all__ = ["BURST_FRAMES", "MAX_FRAME", "MIN_FRAME", "QUEUE_FRAMES", "Lane", "LaneCounters"]
 
@@ -37,7 +38,7 @@ class LaneCounters:
     """Frames by fate.
 
     ``frames`` and ``octets`` count what was offered; the sum of the fates equals ``frames`` once nothing is
-    queued.
+    queued. ``trimmed`` and ``marked`` count frames that went on changed.
     """
 
     frames: int = 0
@@ -49,6 +50,8 @@ class LaneCounters:
     giant: int = 0
     down: int = 0
     unattended: int = 0
+    trimmed: int = 0
+    marked: int = 0
 
 
 class Lane:
@@ -107,6 +110,8 @@ class Lane:
             counters.overflow += 1
             self._report(frame, f"queue full ({self._queue_frames} frames)")
         else:
+            if impairments.trim or impairments.mark:
+                frame = self._congest(frame)
             due = self._scheduler.now() + impairments.delay_ns if impairments.delay_ns else 0
             self._queue.append((due, frame))
             if not self._armed:
@@ -129,6 +134,21 @@ class Lane:
     def snapshot(self) -> dict[str, int]:
         """The counters, and ``queued`` frames at this moment, by name."""
         return {**asdict(self.counters), "queued": self.queued}
+
+    def _congest(self, frame: bytes) -> bytes:
+        """What a congested switch makes of ``frame``."""
+        impairments = self.impairments
+        if impairments.trim and self._random.random() < impairments.trim:
+            trimmed = trim(frame, impairments.last_hop)
+            if trimmed is not None:
+                self.counters.trimmed += 1
+                frame = trimmed
+        if impairments.mark and self._random.random() < impairments.mark:
+            marked = mark(frame)
+            if marked is not None:
+                self.counters.marked += 1
+                frame = marked
+        return frame
 
     def _arm(self) -> None:
         self._armed = True

@@ -7,12 +7,12 @@ known unicast frame out of that port alone, floods everything else, and keeps li
 the sender's call.
 
 It loses nothing to congestion: while many frames wait for one port it pauses all the others, as Ethernet with
-priority flow control does and as RoCE likes it. Only the impairments of a link lose frames.
+priority flow control does and as RoCE likes it. Only the impairments of a link lose, trim or mark frames.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from emu.clock import Scheduler
 from emu.events import EventBus
@@ -82,6 +82,8 @@ class Switch:
         name: str,
         *,
         loss: float = 0.0,
+        trim: float = 0.0,
+        mark: float = 0.0,
         seed: int = 0,
         delay_ns: int = 0,
         queue_frames: int = QUEUE_FRAMES,
@@ -95,11 +97,13 @@ class Switch:
         """
         if name in self._ports:
             raise ValueError(f"{self.name} has a port {name!r} already")
+        there = Impairments(loss=loss, delay_ns=delay_ns, seed=seed, trim=trim, mark=mark)
         link = Link(
             self._scheduler,
             self._events,
             name,
-            Impairments(loss=loss, delay_ns=delay_ns, seed=seed),
+            there,
+            replace(there, last_hop=True),
             far_name=self.name,
             queue_frames=queue_frames,
         )

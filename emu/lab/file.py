@@ -6,6 +6,8 @@
     name = "pair"             # every key of the top level is optional
     transport = "roce-rc"
     loss = 0.02               # probability, per link and frame
+    trim = 0.01               # that a link cuts the payload off a UET packet
+    mark = 0.01               # that a link sets the ECN mark
     delay_us = 5
     seed = 7
 
@@ -14,7 +16,7 @@
     memory = "512M"
     cpus = 1
 
-    [[node.nic]]              # mac, address (IPv4), loss, delay_us
+    [[node.nic]]              # mac, address (IPv4), loss, trim, mark, delay_us
     device = "vrnic"          # or "mlx5"
     [[node.gpu]]
     vram = "64M"
@@ -44,6 +46,8 @@ _TOP: _Keys = {
     "name": (str,),
     "transport": (str,),
     "loss": _NUMBER,
+    "trim": _NUMBER,
+    "mark": _NUMBER,
     "delay_us": _NUMBER,
     "seed": (int,),
     "node": (list,),
@@ -54,6 +58,8 @@ _NIC: _Keys = {
     "mac": (str,),
     "address": (str,),
     "loss": _NUMBER,
+    "trim": _NUMBER,
+    "mark": _NUMBER,
     "delay_us": _NUMBER,
 }
 _GPU: _Keys = {"vram": (str, int)}
@@ -119,6 +125,8 @@ def format_lab(lab: Lab) -> str:
         f"name = {_quote(lab.name)}",
         f"transport = {_quote(lab.transport)}",
         f"loss = {lab.loss}",
+        f"trim = {lab.trim}",
+        f"mark = {lab.mark}",
         f"delay_us = {lab.delay_us}",
         f"seed = {lab.seed}",
     ]
@@ -138,6 +146,8 @@ def format_lab(lab: Lab) -> str:
                 f"mac = {_quote(nic.mac.hex(':'))}",
                 f"address = {_quote(str(ipaddress.IPv4Address(nic.gids[1][12:])))}",
                 f"loss = {nic.loss}",
+                f"trim = {nic.trim}",
+                f"mark = {nic.mark}",
                 f"delay_us = {nic.delay_ns / 1000}",
             ]
         for gpu in (gpu for gpu in lab.gpus if gpu.node == node.name):
@@ -180,6 +190,8 @@ def _lab(document: Mapping[str, object]) -> Lab:
         name=_get(document, "name", "lab"),
         transport=_get(document, "transport", "roce-rc"),
         loss=_get(document, "loss", 0.0),
+        trim=_get(document, "trim", 0.0),
+        mark=_get(document, "mark", 0.0),
         delay_us=_get(document, "delay_us", 0.0),
         seed=_get(document, "seed", 1),
     )
@@ -197,6 +209,8 @@ def _node(table: Mapping[str, object], where: _Path) -> Node:
                 mac=_get(nic, "mac", None),
                 address=_get(nic, "address", None),
                 loss=_get(nic, "loss", None),
+                trim=_get(nic, "trim", None),
+                mark=_get(nic, "mark", None),
                 delay_us=_get(nic, "delay_us", None),
                 device=_get(nic, "device", "vrnic"),
             )

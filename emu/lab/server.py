@@ -91,7 +91,14 @@ class LabServer:
     def _build(self) -> None:
         hierarchies = {node.name: Hierarchy() for node in self.lab.nodes}
         for nic in self.lab.nics:
-            port = self.switch.port(nic.name, loss=nic.loss, seed=nic.seed, delay_ns=nic.delay_ns)
+            port = self.switch.port(
+                nic.name,
+                loss=nic.loss,
+                trim=nic.trim,
+                mark=nic.mark,
+                seed=nic.seed,
+                delay_ns=nic.delay_ns,
+            )
             if nic.device == "virtio":
                 self.directory.mkdir(parents=True, exist_ok=True)
                 local, remote = network_paths(self.directory, nic.name)

@@ -51,6 +51,7 @@ TRANSPORTS = ("roce-rc", "uet-rod", "uet-rud")
 
 _NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _NICS_MAX = 250
+_PROBABILITIES = ("loss", "trim", "mark")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -107,7 +108,8 @@ def mapped_gid(address: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """One NIC. ``None`` takes the lab's default; ``loss`` is of its own link, in both directions.
+    """One NIC. ``None`` takes the lab's default; ``loss``, ``trim`` and ``mark`` are of its own link, in both
+    directions.
 
     ``device`` is one of :data:`DEVICES`.
     """
@@ -117,6 +119,8 @@ class Nic:
     loss: float | None = None
     delay_us: float | None = None
     device: str = "vrnic"
+    trim: float | None = None
+    mark: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,8 @@ class NicFunction:
     delay_ns: int
     seed: int
     device: str = "vrnic"
+    trim: float = 0.0
+    mark: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +171,10 @@ class GpuFunction:
 class Lab:
     """Nodes whose NICs hang on one switch.
 
-    ``loss`` is the probability (0 to below 1) that a frame vanishes on a link, ``delay_us`` a link's one-way
-    delay in microseconds, ``seed`` what every random decision of the lab derives from, ``transport`` what its
-    traffic uses.
+    ``loss`` is the probability (0 to below 1) that a frame vanishes on a link, ``trim`` that a link cuts the
+    payload off a UET data packet and ``mark`` that it sets the ECN mark of a packet that allows it, both as a
+    congested switch does. ``delay_us`` is a link's one-way delay in microseconds, ``seed`` what every random
+    decision of the lab derives from, ``transport`` what its traffic uses.
 
     :raises LabError: from the constructor, for anything that contradicts these rules.
     """
@@ -178,6 +185,8 @@ class Lab:
     loss: float = 0.0
     delay_us: float = 0.0
     seed: int = 1
+    trim: float = 0.0
+    mark: float = 0.0
     nics: tuple[NicFunction, ...] = field(init=False, repr=False, compare=False)
     gpus: tuple[GpuFunction, ...] = field(init=False, repr=False, compare=False)
 
@@ -185,7 +194,8 @@ class Lab:
         if self.transport not in TRANSPORTS:
             known = ", ".join(TRANSPORTS)
             raise LabError(f"unknown transport {self.transport!r} (known: {known})", ("transport",))
-        _check_loss(self.loss, ("loss",))
+        for name in _PROBABILITIES:
+            _check_probability(name, getattr(self, name), (name,))
         _check_delay(self.delay_us, ("delay_us",))
         if not 0 <= self.seed < 1 << 32:
             raise LabError(f"seed {self.seed} is not in 0..2^32-1", ("seed",))
@@ -258,6 +268,8 @@ class Lab:
                         delay_ns=round(delay * 1000),
                         seed=(self.seed << 8) + number,
                         device=nic.device,
+                        trim=self.trim if nic.trim is None else nic.trim,
+                        mark=self.mark if nic.mark is None else nic.mark,
                     )
                 )
         return tuple(resolved)
@@ -270,9 +282,9 @@ class Lab:
         )
 
 
-def _check_loss(loss: float, where: tuple[str | int, ...]) -> None:
-    if not 0 <= loss < 1:
-        raise LabError(f"loss {loss} is not a probability from 0 to below 1", where)
+def _check_probability(name: str, value: float, where: tuple[str | int, ...]) -> None:
+    if not 0 <= value < 1:
+        raise LabError(f"{name} {value} is not a probability from 0 to below 1", where)
 
 
 def _check_delay(delay: float, where: tuple[str | int, ...]) -> None:
@@ -294,8 +306,10 @@ def _check_node(node: Node, where: tuple[str | int, ...]) -> None:
     if len(node.nics) + len(node.gpus) > 16:
         raise LabError("a node holds at most 16 functions", where)
     for index, nic in enumerate(node.nics):
-        if nic.loss is not None:
-            _check_loss(nic.loss, (*where, "nic", index, "loss"))
+        for name in _PROBABILITIES:
+            value = getattr(nic, name)
+            if value is not None:
+                _check_probability(name, value, (*where, "nic", index, name))
         if nic.device not in DEVICES:
             raise LabError(
                 f"unknown device {nic.device!r} (known: {', '.join(DEVICES)})",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -265,10 +266,12 @@ def test_every_frame_has_exactly_one_fate(sizes: list[int], loss: float, queue: 
     assert len(bench.drops) == len(sizes) - len(bench.far)
 
 
-@pytest.mark.parametrize("loss", [-0.1, 1.1, float("nan")])
-def test_a_loss_that_is_no_probability_is_refused(loss: float) -> None:
-    with pytest.raises(ValueError, match="probability"):
-        Impairments(loss=loss)
+@pytest.mark.parametrize("name", ["loss", "trim", "mark"])
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_what_is_no_probability_is_refused(name: str, value: float) -> None:
+    fields: dict[str, Any] = {name: value}
+    with pytest.raises(ValueError, match=f"{name} .* is not a probability"):
+        Impairments(**fields)
 
 
 def test_a_negative_delay_is_refused() -> None:

@@ -66,6 +66,7 @@ def test_there_are_examples() -> None:
         (('name = "pair"', 'name = "../pair"'), 1, "'../pair' is no name for a lab"),
         (("loss = 0.25", 'loss = "much"'), 2, "'loss' must be a whole number or a number"),
         (("loss = 0.25", "loss = 1.25"), 2, "loss 1.25 is not a probability"),
+        (("loss = 0.25", "trim = 1.25"), 2, "trim 1.25 is not a probability"),
         (("seed = 7", "seed = true"), 3, "'seed' must be a whole number"),
         (('name = "left"', 'name = "Left"'), 6, "node 'Left': 'Left' is not a node name"),
         (('memory = "256M"', "memory = 1"), 7, "node 'left': memory must be"),
@@ -127,7 +128,14 @@ def test_any_text_is_a_lab_or_a_named_mistake(text: str) -> None:
         st.tuples(
             st.from_regex(r"\A[a-z][a-z0-9-]{0,8}\Z"),
             st.lists(
-                st.builds(Nic, loss=st.none() | st.floats(0, 0.5), delay_us=st.integers(0, 99)), max_size=3
+                st.builds(
+                    Nic,
+                    loss=st.none() | st.floats(0, 0.5),
+                    trim=st.none() | st.floats(0, 0.5),
+                    mark=st.none() | st.floats(0, 0.5),
+                    delay_us=st.integers(0, 99),
+                ),
+                max_size=3,
             ),
             st.lists(st.builds(Gpu, vram=st.sampled_from(["1M", 2 * MIB, "1G"])), max_size=2),
         ),
@@ -144,6 +152,7 @@ def test_a_written_lab_reads_back_the_same(
     lab = Lab(tuple(Node(node, tuple(nics), tuple(gpus)) for node, nics, gpus in nodes), name=name, seed=seed)
     again = parse_lab(format_lab(lab))
     assert (again.name, again.seed, again.nics, again.gpus) == (lab.name, lab.seed, lab.nics, lab.gpus)
+    assert (again.loss, again.trim, again.mark) == (lab.loss, lab.trim, lab.mark)
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

@@ -67,8 +67,10 @@ def test_other_sizes_are_refused(text: str) -> None:
 
 
 def test_a_nic_inherits_the_labs_impairments_unless_it_has_its_own() -> None:
-    lab = Lab((Node("a", (Nic(), Nic(loss=0.5, delay_us=1.5))),), loss=0.1, delay_us=2)
+    own = Nic(loss=0.5, delay_us=1.5, trim=0, mark=0.25)
+    lab = Lab((Node("a", (Nic(), own)),), loss=0.1, delay_us=2, trim=0.2, mark=0.3)
     assert [(nic.loss, nic.delay_ns) for nic in lab.nics] == [(0.1, 2000), (0.5, 1500)]
+    assert [(nic.trim, nic.mark) for nic in lab.nics] == [(0.2, 0.3), (0, 0.25)]
 
 
 def test_every_nic_of_every_seed_draws_from_its_own_stream() -> None:
@@ -93,6 +95,8 @@ def test_every_nic_of_every_seed_draws_from_its_own_stream() -> None:
         ),
         (lambda: Lab((Node("a", nics=(Nic(address="10.0.0"),)),)), ("node", 0, "nic", 0, "address"), "IPv4"),
         (lambda: Lab((Node("a", nics=(Nic(loss=1.0),)),)), ("node", 0, "nic", 0, "loss"), "probability"),
+        (lambda: Lab((Node("a", nics=(Nic(mark=1.0),)),)), ("node", 0, "nic", 0, "mark"), "mark 1.0 is not"),
+        (lambda: Lab((Node("a"),), trim=-0.5), ("trim",), "trim -0.5 is not a probability"),
         (lambda: Lab((Node("a", nics=(Nic(delay_us=-1),)),)), ("node", 0, "nic", 0, "delay_us"), "10 s"),
         (
             lambda: Lab((Node("a", (Nic(), Nic(mac="02:76:72:00:00:01"))),)),
