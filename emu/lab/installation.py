@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,12 @@ _ACCELERATORS = ("auto", "tcg", "kvm")
 _TOOLS = ("/usr/bin/lspci",)
 _TOOL_DATA = ("/usr/share/misc/pci.ids",)
 
-_STOCK_MODULES = ("mlx5_core", "mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm")
+_STOCK_MODULES = {
+    "mlx5": ("mlx5_core", "mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm"),
+    # rxe takes its CRC from the crypto interface, which no module dependency names.
+    "virtio": ("virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "ib_umad", "rdma_ucm"),
+}
+"""Drivers of the distribution by kind of NIC; a vrnic has none there."""
 _STOCK_TOOLS = (
     "ibv_devinfo",
     "ibv_rc_pingpong",
@@ -44,10 +50,13 @@ _STOCK_TOOLS = (
     "rdma",
     "lspci",
 )
-_STOCK_LIBRARIES = ("/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so",)
-_STOCK_DATA = ("/etc/libibverbs.d/mlx5.driver", "/usr/share/misc/pci.ids")
-"""What a guest needs to use an mlx5-compatible NIC: drivers, tools, the library that libibverbs loads, its
-configuration. All of it is the distribution's own."""
+_STOCK_LIBRARIES = (
+    "/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so",
+    "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+)
+_STOCK_DATA = ("/etc/libibverbs.d/mlx5.driver", "/etc/libibverbs.d/rxe.driver", "/usr/share/misc/pci.ids")
+"""What a guest needs to use RDMA with the distribution's drivers: tools, the libraries that libibverbs loads,
+their configuration. All of it is the distribution's own."""
 
 
 def live_modules(cache: Cache | None = None) -> Path:
@@ -114,10 +123,10 @@ class Installation:
             images=chosen.root / "images",
         )
 
-    def image(self, interactive: bool = False, *, stock: bool = False) -> Path:
+    def image(self, interactive: bool = False, *, stock: Collection[str] = ()) -> Path:
         """The guest's image; an interactive one also holds tools and can mount shared folders.
 
-        ``stock`` adds the distribution's RDMA drivers and tools.
+        ``stock`` are kinds of NIC; for all but a vrnic the distribution's RDMA drivers and tools are added.
 
         :raises LabFailure: it cannot be built.
         """
@@ -127,8 +136,9 @@ class Installation:
             files |= program_closure(self.tree.path, _TOOLS)
             files |= {name: self.tree.path / name.lstrip("/") for name in _TOOL_DATA}
         modules: tuple[str, ...] = SHARE_MODULES if interactive else ()
-        if stock:
-            modules += _STOCK_MODULES
+        drivers = [name for device in sorted(stock) for name in _STOCK_MODULES.get(device, ())]
+        if drivers:
+            modules += tuple(drivers)
             tools = [
                 f"/usr/bin/{name}" for name in _STOCK_TOOLS if (self.tree.path / "usr/bin" / name).exists()
             ]

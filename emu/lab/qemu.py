@@ -12,7 +12,7 @@ from pathlib import Path
 from emu.lab.failure import LabFailure
 from emu.lab.topology import MIB
 
-__all__ = ["CONTROL_PORT", "PluggedFunction", "QemuCommand", "Share"]
+__all__ = ["CONTROL_PORT", "JoinedNetwork", "PluggedFunction", "QemuCommand", "Share"]
 
 CONTROL_PORT = "vrnic.control"
 """Name of the virtio-serial port the guest's agent opens."""
@@ -53,6 +53,28 @@ class PluggedFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinedNetwork:
+    """A virtio network device ``name`` ("node0.nic0"), between the server's socket and QEMU's (``remote``)."""
+
+    name: str
+    mac: str
+    local: Path
+    remote: Path
+
+    @property
+    def device_id(self) -> str:
+        """QEMU's id of the device: the name's last part ("nic0")."""
+        return self.name.rsplit(".", 1)[-1]
+
+    def arguments(self) -> list[str]:
+        """Backend and device. QEMU's end of the wire is the one it calls local."""
+        netdev = f"dgram,id=net-{self.device_id},local.type=unix,local.path={_comma(self.remote)}"
+        netdev += f",remote.type=unix,remote.path={_comma(self.local)}"
+        device = f"virtio-net-pci,id={self.device_id},netdev=net-{self.device_id},mac={self.mac},romfile="
+        return ["-netdev", netdev, "-device", device]
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """A host folder the guest mounts read-only over 9p at ``mount``."""
 
@@ -84,6 +106,7 @@ class QemuCommand:
     accelerator: str = "tcg"
     interactive: bool = False
     addresses: Sequence[tuple[str, str]] = ()
+    networks: Sequence[JoinedNetwork] = ()
 
     @property
     def qmp_socket(self) -> Path:
@@ -111,6 +134,7 @@ class QemuCommand:
         :raises LabFailure: a socket's path is longer than the system allows.
         """
         sockets = [self.qmp_socket, self.agent_socket, *(function.socket for function in self.functions)]
+        sockets += [path for network in self.networks for path in (network.local, network.remote)]
         for path in sockets:
             size = len(str(path).encode())
             if size > _SOCKET_PATH_MAX:
@@ -140,6 +164,8 @@ class QemuCommand:
         for share in self.shares:
             folder = f"path={_comma(share.folder)},mount_tag={share.tag}"
             argv += ["-virtfs", f"local,{folder},security_model=none,readonly=on"]
+        for network in self.networks:
+            argv += network.arguments()
         for slot, function in enumerate(self.functions, start=1):
             argv += ["-device", f"pcie-root-port,id={function.port_id},bus=pcie.0,chassis={slot},slot={slot}"]
             argv += ["-device", json.dumps(function.device())]

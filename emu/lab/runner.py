@@ -20,15 +20,20 @@ from emu.lab.failure import LabFailure
 from emu.lab.file import format_lab
 from emu.lab.guest import Guest, tail
 from emu.lab.installation import Installation
-from emu.lab.qemu import PluggedFunction, QemuCommand, Share
+from emu.lab.qemu import JoinedNetwork, PluggedFunction, QemuCommand, Share
 from emu.lab.topology import Lab, parse_size
 
-__all__ = ["LabRunner", "ServerProcess", "qemu_command", "socket_path"]
+__all__ = ["LabRunner", "ServerProcess", "network_paths", "qemu_command", "socket_path"]
 
 
 def socket_path(directory: Path, function: str) -> Path:
     """Where the server of a lab in ``directory`` listens for ``function`` ("node0.nic0")."""
     return directory / f"{function}.sock"
+
+
+def network_paths(directory: Path, name: str) -> tuple[Path, Path]:
+    """Sockets of a virtio network device: the server's, and QEMU's."""
+    return directory / f"{name}.net", directory / f"{name}.qemu"
 
 
 def qemu_command(
@@ -48,7 +53,7 @@ def qemu_command(
     return QemuCommand(
         executable=installation.qemu,
         kernel=installation.kernel.image,
-        image=installation.image(interactive, stock=any(nic.device == "mlx5" for nic in described.nics)),
+        image=installation.image(interactive, stock={nic.device for nic in described.nics}),
         directory=directory / node,
         node=node,
         functions=tuple(PluggedFunction(name, socket_path(directory, name)) for name in lab.functions(node)),
@@ -60,7 +65,12 @@ def qemu_command(
         addresses=tuple(
             (nic.mac.hex(":"), str(ipaddress.IPv4Address(nic.gids[1][12:])))
             for nic in lab.nics
-            if nic.node == node and nic.device == "mlx5"
+            if nic.node == node and nic.device != "vrnic"
+        ),
+        networks=tuple(
+            JoinedNetwork(nic.name, nic.mac.hex(":"), *network_paths(directory, nic.name))
+            for nic in lab.nics
+            if nic.node == node and nic.device == "virtio"
         ),
     )
 
