@@ -142,9 +142,14 @@ class QpHost:
     def take_receive(self) -> ReceiveRequest | None:
         """The next receive element. :raises ProtectionError: it is malformed or cannot be read."""
         qp = self._qp
-        if qp.closed or qp.receive is None:
+        if qp.closed:
             return None
-        return qp.receive.take()
+        if qp.receive is not None:
+            return qp.receive.take()
+        # A queue pair in error leaves what is shared to the others.
+        if qp.srq is None or qp.state is QpState.ERR:
+            return None
+        return qp.srq.take()
 
     def complete(self, completion: Completion) -> None:
         """Write a completion to the CQ of its ring. A CQ that cannot take it ends the queue pair."""

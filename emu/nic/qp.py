@@ -22,6 +22,7 @@ from emu.nic.platform import Platform
 from emu.nic.receive import ReceiveQueue
 from emu.nic.record import DbrPolicy, DoorbellRecord
 from emu.nic.ring import Ring, RingMemory
+from emu.nic.srq import SharedReceiveQueue
 from emu.nic.transitions import check_transition
 from emu.nic.work import Access, Cause, Completion, ModifyMask, QpAttributes, QpState, Status, Transport
 
@@ -66,8 +67,9 @@ class QpConfig:
     ``receive`` and ``record`` are None when it has no receive ring or doorbell record.
 
     ``receive_slot_size`` is the bytes of a receive element where queue pairs differ in that (None: the
-    format's). ``start_index`` is the first running index of both rings, ``phase`` tells the personality to
-    look for phase bits, ``signal_all`` to complete every send.
+    format's), ``srq`` where it receives instead of in a ring of its own. ``start_index`` is the first
+    running index of both rings, ``phase`` tells the personality to look for phase bits, ``signal_all`` to
+    complete every send.
     """
 
     pd: ProtectionDomain
@@ -79,6 +81,7 @@ class QpConfig:
     receive: RingMemory | None = None
     receive_log_size: int = 0
     receive_slot_size: int | None = None
+    srq: SharedReceiveQueue | None = None
     record: RingMemory | None = None
     record_policy: DbrPolicy = DbrPolicy.NONE
     start_index: int = 0
@@ -160,6 +163,7 @@ class QueuePair:
         "send_cq",
         "signal_all",
         "sq",
+        "srq",
         "start_index",
         "state",
         "timer",
@@ -208,6 +212,9 @@ class QueuePair:
                 platform, self, config.receive_log_size, config.receive, config.receive_slot_size
             )
         )
+        self.srq = config.srq
+        if self.srq is not None:
+            self.srq.users.add(number)
         self.record = (
             None
             if config.record is None
@@ -246,6 +253,7 @@ class QueuePair:
         self.attributes.state = state
         self._drain_wanted = False
         self._trace_state(previous, reason)
+        self._leave_shared(previous)
         self._submission.kick(self)
 
     def fail(self, reason: str) -> None:
@@ -309,6 +317,8 @@ class QueuePair:
             self.receive.ring.release()
         if self.record is not None:
             self.record.release()
+        if self.srq is not None:
+            self.srq.users.discard(self.number)
         self.pd.qps.pop(self.number, None)
         self.send_cq.qps.pop(self.number, None)
         self.recv_cq.qps.pop(self.number, None)
@@ -341,7 +351,13 @@ class QueuePair:
         self._drain_wanted = attributes.state is QpState.SQD and previous is QpState.RTS
         self._trace_state(previous, reason)
         self.engine.modify(attributes, previous)
+        self._leave_shared(previous)
         self._submission.kick(self)
+
+    def _leave_shared(self, previous: QpState) -> None:
+        """In error a queue pair takes nothing more from its shared receive queue, and says so."""
+        if self.srq is not None and self.state is QpState.ERR and previous is not QpState.ERR:
+            self.raise_event(AsyncEvent.QP_LAST_WQE_REACHED, "no more elements of the shared receive queue")
 
     def _blank(self) -> QpAttributes:
         """Attributes of a queue pair in RESET. Datagrams have the port's MTU; no modify sets another."""

@@ -98,7 +98,7 @@ GENERAL = (
     Capability("log_max_klm_list_size", 16, "pieces of an indirect key; drivers size their tables by it"),
     Capability("log_max_pd", 16, "protection domains"),
     Capability("log_max_xrcd", 10, "XRC domains"),
-    Capability("log_max_srq", 10, "shared receive queues that drivers make for themselves"),
+    Capability("log_max_srq", 10, "shared receive queues"),
     Capability("log_max_srq_sz", 15, "descriptors one holds"),
     Capability("log_max_rmp", 10, "their receive memory pools"),
     Capability("log_max_transport_domain", 10, "transport domains"),

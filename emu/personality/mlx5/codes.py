@@ -60,8 +60,11 @@ class CommandOpcode(enum.IntEnum):
     QP_2RST = 0x50A
     QUERY_QP = 0x50B
     INIT2INIT_QP = 0x50E
+    ARM_RQ = 0x703
     CREATE_XRC_SRQ = 0x705
     DESTROY_XRC_SRQ = 0x706
+    QUERY_XRC_SRQ = 0x707
+    ARM_XRC_SRQ = 0x708
     QUERY_VPORT_STATE = 0x750
     MODIFY_VPORT_STATE = 0x751
     QUERY_NIC_VPORT_CONTEXT = 0x754
@@ -94,7 +97,9 @@ class CommandOpcode(enum.IntEnum):
     DESTROY_RQ = 0x90A
     QUERY_RQ = 0x90B
     CREATE_RMP = 0x90C
+    MODIFY_RMP = 0x90D
     DESTROY_RMP = 0x90E
+    QUERY_RMP = 0x90F
     CREATE_TIS = 0x912
     MODIFY_TIS = 0x913
     DESTROY_TIS = 0x914
@@ -154,6 +159,8 @@ class EventCode(enum.IntEnum):
     COMMAND = 0x0A
     WQ_INVALID_REQUEST = 0x10
     WQ_ACCESS_ERROR = 0x11
+    SRQ_LAST_WQE = 0x13
+    SRQ_LIMIT = 0x14
 
 
 class WqeOpcode(enum.IntEnum):

@@ -13,6 +13,7 @@ from emu.nic.errors import ErrorKind, NicError
 from emu.nic.ethernet import EthernetCounters, EthernetReceiveQueue, EthernetSendQueue
 from emu.nic.pages import PageList
 from emu.nic.ring import RingMemory
+from emu.nic.srq import SharedReceiveQueue
 from emu.nic.table import ObjectTable
 from emu.personality.mlx5.addresses import AddressTable
 from emu.personality.mlx5.identity import FIRST_UAR, UAR_COUNT
@@ -57,7 +58,6 @@ class _Objects:
     xrcds: ObjectTable[int] = field(default_factory=lambda: _table("XRC domain"))
     counter_sets: ObjectTable[int] = field(default_factory=lambda: _table("counter set", 255, 1, 255))
     tises: ObjectTable[int] = field(default_factory=lambda: _table("TIS"))
-    srqs: ObjectTable[int] = field(default_factory=lambda: _table("shared receive queue"))
 
 
 def _table(kind: str, limit: int = SMALL_TABLE, first: int = 1, last: int = LAST_NUMBER) -> ObjectTable[int]:
@@ -104,6 +104,9 @@ class Mlx5Device:
         self.sqs: ObjectTable[EthernetSendQueue] = ObjectTable("send queue", SMALL_TABLE, 0, LAST_NUMBER)
         self.rqs: ObjectTable[EthernetReceiveQueue] = ObjectTable(
             "receive queue", SMALL_TABLE, 0, LAST_NUMBER
+        )
+        self.srqs: ObjectTable[SharedReceiveQueue] = ObjectTable(
+            "shared receive queue", SMALL_TABLE, 1, LAST_NUMBER
         )
         self.doors: dict[int, Door] = {}
         self.qp_contexts: dict[int, dict[str, int]] = {}

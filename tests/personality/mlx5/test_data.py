@@ -13,7 +13,7 @@ from emu.clock import MS, VirtualScheduler
 from emu.events import EventBus, Kind
 from emu.fabric.switch import Switch
 from emu.personality.mlx5.codes import CommandOpcode as Op
-from emu.personality.mlx5.codes import CqeOpcode, CqeSyndrome, WqeOpcode
+from emu.personality.mlx5.codes import CommandStatus, CqeOpcode, CqeSyndrome, WqeOpcode
 from emu.personality.mlx5.identity import UAR_SIZE
 from tests.personality.mlx5.machine import ALL_RIGHTS, Cq, Machine, Qp, data, inline, remote
 
@@ -485,3 +485,105 @@ def test_rights_of_a_key_are_kept(pair: Pair) -> None:
     pair.run()
     done = a.cq.poll()
     assert done is not None and done.syndrome == CqeSyndrome.REMOTE_ACCESS
+
+
+# Shared receive queues
+
+
+class Shared:
+    """A pool of 8 slots of 64 bytes, linked in the order a driver might free them."""
+
+    ORDER = (0, 3, 1, 2, 7, 6, 5, 4)
+
+    def __init__(self, side: Side) -> None:
+        machine = side.machine
+        self.side, self.ring, self.record = side, machine.allocate(4096), machine.allocate(64)
+        for slot, following in zip(self.ORDER, (*self.ORDER[1:], 0), strict=True):
+            machine.store(self.ring + slot * 64, struct.pack(">HH12x", 0, following))
+        self.number = machine.do(
+            Op.CREATE_RMP,
+            tail=machine.pages(self.ring, 4096),
+            ctx__wq__pd=side.pd,
+            ctx__wq__dbr_addr=self.record,
+            ctx__wq__log_wq_stride=6,
+            ctx__wq__log_wq_sz=3,
+        )["rmpn"]
+        self.posted = 0
+
+    def post(self, length: int, address: int) -> None:
+        """Post one receive in the next slot of the list."""
+        machine = self.side.machine
+        slot = self.ring + self.ORDER[self.posted] * 64
+        machine.store(slot + 16, data(address, length, self.side.key) + data(0, 0, 0x100))
+        self.posted += 1
+        machine.store(self.record, self.posted.to_bytes(4, "big"))
+
+
+def connected(pair: Pair, **context: int) -> tuple[Qp, Qp]:
+    """Another connection, whose end at b has ``context``."""
+    left, right = pair.a.make(), pair.b.make(**context)
+    pair.a.machine.connect(left, right.number, pair.b.gid, pair.b.mac)
+    pair.b.machine.connect(right, left.number, pair.a.gid, pair.a.mac)
+    return left, right
+
+
+def test_queue_pairs_share_receives_in_the_order_of_the_list(pair: Pair) -> None:
+    b = pair.b
+    pool = Shared(b)
+    ends = [connected(pair, rq_type=1, srqn_rmpn_xrqn=pool.number) for _ in range(2)]
+    for number in range(3):
+        pool.post(64, b.memory + number * 64)
+    for (left, _), text in zip((ends[0], ends[1], ends[0]), (b"one", b"two", b"three"), strict=True):
+        left.post(WqeOpcode.SEND, inline(text))
+        pair.run(10 * MS)
+    assert [b.held(5, at).rstrip(b"\0") for at in (0, 64, 128)] == [b"one", b"two", b"three"]
+    received = [b.cq.poll() for _ in range(3)]
+    # A driver learns from the counter which slot is free again.
+    assert [done and done.counter for done in received] == [0, 3, 1]
+    assert [done and done.qpn for done in received] == [right.number for _, right in (*ends, ends[0])]
+    entry = b.machine.load(b.cq.ring, 64)
+    assert int.from_bytes(entry[32:36], "big") == pool.number
+
+
+def test_a_pool_that_runs_low_says_so_once(pair: Pair) -> None:
+    b = pair.b
+    pool = Shared(b)
+    _, ring = b.machine.eq(vector=0, mask=1 << 0x14)
+    left, _ = connected(pair, rq_type=1, srqn_rmpn_xrqn=pool.number)
+    for number in range(3):
+        pool.post(64, b.memory + number * 64)
+    b.machine.do(Op.MODIFY_RMP, rmpn=pool.number, bitmask=1, ctx__wq__lwm=2)
+    left.post(WqeOpcode.SEND, inline(b"x"))
+    pair.run(MS)
+    assert b.machine.load(ring, 64)[63] == 1
+    left.post(WqeOpcode.SEND, inline(b"x"))
+    left.post(WqeOpcode.SEND, inline(b"x"))
+    pair.run(MS)
+    entry = b.machine.load(ring, 64)
+    assert (entry[1], entry[52], int.from_bytes(entry[56:60], "big")) == (0x14, 5, pool.number)
+    assert b.machine.load(ring + 64, 64)[63] == 1
+
+
+def test_a_queue_pair_in_error_leaves_the_pool_to_the_others(pair: Pair) -> None:
+    b = pair.b
+    pool = Shared(b)
+    _, ring = b.machine.eq(vector=0, mask=1 << 0x13)
+    (_, dead), (left, _) = (connected(pair, rq_type=1, srqn_rmpn_xrqn=pool.number) for _ in range(2))
+    pool.post(64, b.memory)
+    b.machine.do(Op.QP_2ERR, qpn=dead.number)
+    pair.run(MS)
+    assert b.cq.poll() is None
+    entry = b.machine.load(ring, 64)
+    assert (entry[1], int.from_bytes(entry[56:60], "big")) == (0x13, dead.number)
+    left.post(WqeOpcode.SEND, inline(b"x"))
+    pair.run(MS)
+    assert b.cq.poll() is not None
+
+
+def test_a_pool_in_use_stays(pair: Pair) -> None:
+    b = pair.b
+    pool = Shared(b)
+    qp = b.make(rq_type=1, srqn_rmpn_xrqn=pool.number)
+    assert b.machine.command(Op.DESTROY_RMP, rmpn=pool.number).status is CommandStatus.RESOURCE_BUSY
+    b.machine.do(Op.DESTROY_QP, qpn=qp.number)
+    b.machine.do(Op.DESTROY_RMP, rmpn=pool.number)

@@ -10,6 +10,7 @@ from emu.personality.mlx5.commands import (
     ports,
     queuepairs,
     queues,
+    shared,
     steering,
 )
 from emu.personality.mlx5.commands.command import Command
@@ -18,7 +19,7 @@ __all__ = ["COMMANDS"]
 
 COMMANDS: dict[int, Command] = {
     int(command.opcode): command
-    for family in (general, memory, queues, queuepairs, ports, ethernet, steering)
+    for family in (general, memory, queues, queuepairs, shared, ports, ethernet, steering)
     for command in family.COMMANDS
 }
 """By opcode. Anything else is answered BAD_OP, which drivers take for "not offered"."""

@@ -107,8 +107,12 @@ def alloc_pd(device: Mlx5Device, request: Request) -> Mapping[str, int]:
 
 
 def dealloc_pd(device: Mlx5Device, request: Request) -> None:
-    """End a protection domain."""
-    device.nic.free_pd(device.nic.pds.get(request["pd"], "pd"))
+    """End a protection domain. :raises NicError: BUSY, something uses it."""
+    pd = device.nic.pds.get(request["pd"], "pd")
+    queues = [queue for queue in (*device.sqs, *device.rqs, *device.srqs) if queue.pd is pd]
+    if queues:
+        raise NicError(ErrorKind.BUSY, f"PD {pd.number} has {len(queues)} queues", "pd")
+    device.nic.free_pd(pd)
 
 
 COMMANDS = (
@@ -149,29 +153,5 @@ COMMANDS = (
         layout.DEALLOC_XRCD_IN,
         NOTHING_OUT,
         _dealloc(lambda device: device.objects.xrcds, "xrcd"),
-    ),
-    Command(
-        Op.CREATE_XRC_SRQ,
-        layout.CREATE_XRC_SRQ_IN,
-        layout.CREATE_XRC_SRQ_OUT,
-        _alloc(lambda device: device.objects.srqs, "xrc_srqn"),
-    ),
-    Command(
-        Op.DESTROY_XRC_SRQ,
-        layout.DESTROY_XRC_SRQ_IN,
-        NOTHING_OUT,
-        _dealloc(lambda device: device.objects.srqs, "xrc_srqn"),
-    ),
-    Command(
-        Op.CREATE_RMP,
-        layout.CREATE_RMP_IN,
-        layout.CREATE_RMP_OUT,
-        _alloc(lambda device: device.objects.srqs, "rmpn"),
-    ),
-    Command(
-        Op.DESTROY_RMP,
-        layout.DESTROY_RMP_IN,
-        NOTHING_OUT,
-        _dealloc(lambda device: device.objects.srqs, "rmpn"),
     ),
 )

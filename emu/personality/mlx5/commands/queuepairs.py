@@ -12,6 +12,7 @@ from emu.nic.pages import PageList
 from emu.nic.qp import QpConfig, QueuePair
 from emu.nic.record import DbrPolicy
 from emu.nic.ring import RingMemory
+from emu.nic.srq import SharedReceiveQueue
 from emu.nic.work import Access, ModifyMask, QpAttributes, QpState, Transport
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.codes import OptParam, QpService, QpStateCode, RqType
@@ -66,8 +67,8 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     slot = RECEIVE_UNIT << context["log_rq_stride"]
     if context["rq_type"] == RqType.OWN:
         receive_bytes = slot << context["log_rq_size"]
-    elif context["rq_type"] != RqType.NONE:
-        raise NicError(ErrorKind.UNSUPPORTED, "shared receive queues are not offered", "rq_type")
+    elif context["rq_type"] not in (RqType.SHARED, RqType.NONE):
+        raise NicError(ErrorKind.UNSUPPORTED, f"receive type {context['rq_type']} is not offered", "rq_type")
     send_bytes = 0 if context["no_sq"] else SLOT << context["log_sq_size"]
     pages = request.pages(layout.CREATE_QP_IN.byte("pas"))
     whole = ring_memory(context, pages, "log_page_size", receive_bytes + send_bytes)
@@ -93,6 +94,7 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
             receive=receive,
             receive_log_size=context["log_rq_size"],
             receive_slot_size=slot,
+            srq=_srq(device, context),
             record=record_memory(context["dbr_addr"]),
             record_policy=DbrPolicy.AUTHORITATIVE,
         )
@@ -113,6 +115,19 @@ def _cqs(device: Mlx5Device, context: Mapping[str, int]) -> tuple[int, int]:
     if context["rq_type"] == RqType.NONE and receive not in device.nic.cqs.items:
         receive = send
     return send, receive
+
+
+def _srq(device: Mlx5Device, context: Mapping[str, int]) -> SharedReceiveQueue | None:
+    """The shared receive queue a queue pair names. :raises NicError: BAD_OBJECT; BAD_FIELD, another
+    domain."""
+    if context["rq_type"] != RqType.SHARED:
+        return None
+    queue = device.srqs.get(context["srqn_rmpn_xrqn"], "srqn")
+    if queue.pd.number != context["pd"]:
+        raise NicError(
+            ErrorKind.BAD_FIELD, f"shared receive queue {queue.number} is of PD {queue.pd.number}", "srqn"
+        )
+    return queue
 
 
 def destroy_qp(device: Mlx5Device, request: Request) -> None:

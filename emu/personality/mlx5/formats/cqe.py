@@ -23,7 +23,7 @@ __all__ = ["CQE_SIZE", "CompletionFormat"]
 
 CQE_SIZE = 64
 _GOOD = struct.Struct(">24xI4xII4xIQIHx")
-_BAD = struct.Struct(">54xBBIHx")
+_BAD = struct.Struct(">32xI18xBBIHx")
 _FRAME = struct.Struct(">20xH6xBB14xIQ4xHx")
 _DEFAULT_PKEY = 0xFFFF
 _HAS_HEADER = 1 << 28
@@ -68,6 +68,7 @@ class CompletionFormat:
         if completion.status is not Status.SUCCESS:
             opcode = CqeOpcode.RESPONDER_ERROR if received else CqeOpcode.REQUESTER_ERROR
             body = _BAD.pack(
+                _shared(completion) if received else 0,
                 completion.cause & 0xFF,
                 _SYNDROMES.get(completion.status, CqeSyndrome.REMOTE_ABORTED),
                 0 if received else _wqe_opcode(completion) << 24 | completion.qpn,
@@ -80,7 +81,7 @@ class CompletionFormat:
             opcode, word = _received(completion)
             body = _GOOD.pack(
                 _SOURCES[completion.ip_version] | completion.source_qpn,
-                0,
+                _shared(completion),
                 word,
                 completion.length,
                 timestamp,
@@ -103,6 +104,12 @@ class CompletionFormat:
     def counter(self, value: int) -> bytes:
         """Eight big-endian bytes; no CQ of this interface counts only."""
         return value.to_bytes(8, "big")
+
+
+def _shared(completion: Completion) -> int:
+    """Number of the shared receive queue an element came from, 0 when it was the queue pair's own."""
+    cookie = completion.cookie
+    return cookie if isinstance(cookie, int) else 0
 
 
 def _received(completion: Completion) -> tuple[CqeOpcode, int]:

@@ -25,6 +25,9 @@ _ENTRY = struct.Struct(">xBxB28x28s3x")
 _FIRST = struct.Struct(">I24x")
 _AT_8 = struct.Struct(">8xB19x")
 _AT_24 = struct.Struct(">24xI")
+_QUEUE = struct.Struct(">20xB3xI")
+_SHARED_RECEIVE = 5
+"""Type of queue in an event about one: queue pairs are 0."""
 
 EVENTS: dict[AsyncEvent, EventCode] = {
     AsyncEvent.COMM_EST: EventCode.COMM_EST,
@@ -33,6 +36,8 @@ EVENTS: dict[AsyncEvent, EventCode] = {
     AsyncEvent.QP_FATAL: EventCode.WQ_CATASTROPHIC,
     AsyncEvent.QP_REQ_ERR: EventCode.WQ_INVALID_REQUEST,
     AsyncEvent.QP_ACCESS_ERR: EventCode.WQ_ACCESS_ERROR,
+    AsyncEvent.QP_LAST_WQE_REACHED: EventCode.SRQ_LAST_WQE,
+    AsyncEvent.SRQ_LIMIT_REACHED: EventCode.SRQ_LIMIT,
     AsyncEvent.DEVICE_FATAL: EventCode.INTERNAL_ERROR,
     AsyncEvent.PORT_ACTIVE: EventCode.PORT_CHANGE,
     AsyncEvent.PORT_ERR: EventCode.PORT_CHANGE,
@@ -66,4 +71,6 @@ class EventFormat:
             return _entry(eq, code, _AT_8.pack(_PORT_ONE), active)
         if code is EventCode.CQ_ERROR:
             return _entry(eq, code, _FIRST.pack(number))
+        if code is EventCode.SRQ_LIMIT:
+            return _entry(eq, code, _QUEUE.pack(_SHARED_RECEIVE, number))
         return _entry(eq, code, _AT_24.pack(number))

@@ -13,7 +13,7 @@ from emu.nic.qp import QueuePair
 from emu.nic.serial import MASK
 from emu.nic.work import ReceiveRequest, Sge
 
-__all__ = ["INVALID_LKEY", "SEGMENT", "ReceiveFormat", "scatter_list"]
+__all__ = ["INVALID_LKEY", "SEGMENT", "ReceiveFormat", "SharedReceiveFormat", "scatter_list"]
 
 INVALID_LKEY = 0x100
 SEGMENT = struct.Struct(">IIQ")
@@ -28,6 +28,14 @@ def scatter_list(slot: bytes) -> list[Sge]:
         if length:
             pieces.append(Sge(address, length & 0x7FFFFFFF, lkey))
     return pieces
+
+
+class SharedReceiveFormat:
+    """Implements :class:`emu.nic.srq.SharedFormat`: a segment with the next slot's number, then data."""
+
+    def shared(self, slot: bytes) -> tuple[int, list[Sge]]:
+        """The number in bytes 2 and 3, and the list behind the first segment."""
+        return int.from_bytes(slot[2:4], "big"), scatter_list(slot[SEGMENT.size :])
 
 
 class ReceiveFormat:

@@ -26,6 +26,8 @@ __all__ = [
     "ALLOC_TRANSPORT_DOMAIN_OUT",
     "ALLOC_UAR_OUT",
     "ALLOC_XRCD_OUT",
+    "ARM_RQ_IN",
+    "ARM_XRC_SRQ_IN",
     "ATTACH_TO_MCG_IN",
     "CREATE_CQ_IN",
     "CREATE_CQ_OUT",
@@ -70,6 +72,7 @@ __all__ = [
     "MANAGE_PAGES_IN",
     "MANAGE_PAGES_OUT",
     "MODIFY_CQ_IN",
+    "MODIFY_RMP_IN",
     "MODIFY_RQT_IN",
     "MODIFY_RQ_IN",
     "MODIFY_SQ_IN",
@@ -90,11 +93,15 @@ __all__ = [
     "QUERY_PAGES_OUT",
     "QUERY_QP_IN",
     "QUERY_QP_OUT",
+    "QUERY_RMP_IN",
+    "QUERY_RMP_OUT",
     "QUERY_RQ_IN",
     "QUERY_RQ_OUT",
     "QUERY_SPECIAL_CONTEXTS_OUT",
     "QUERY_SQ_IN",
     "QUERY_SQ_OUT",
+    "QUERY_XRC_SRQ_IN",
+    "QUERY_XRC_SRQ_OUT",
     "RST2INIT_QP_IN",
     "RTR2RTS_QP_IN",
     "RTS2RTS_QP_IN",
@@ -302,6 +309,24 @@ CREATE_RMP_IN = Structure("create_rmp_in", 0x880, {"ctx": (0x100, RMPC)})
 CREATE_RMP_OUT = Structure("create_rmp_out", 0x80, {"rmpn": (0x048, 24)})
 
 DESTROY_RMP_IN = Structure("destroy_rmp_in", 0x80, {"rmpn": (0x048, 24)})
+
+QUERY_XRC_SRQ_IN = Structure("query_xrc_srq_in", 0x80, {"xrc_srqn": (0x048, 24)})
+
+QUERY_XRC_SRQ_OUT = Structure("query_xrc_srq_out", 0x880, {"xrc_srq_context_entry": (0x080, XRC_SRQC)})
+
+ARM_XRC_SRQ_IN = Structure("arm_xrc_srq_in", 0x80, {"xrc_srqn": (0x048, 24), "lwm": (0x070, 16)})
+
+ARM_RQ_IN = Structure("arm_rq_in", 0x80, {"srq_number": (0x048, 24), "lwm": (0x070, 16)})
+
+MODIFY_RMP_IN = Structure(
+    "modify_rmp_in",
+    0x880,
+    {"rmp_state": (0x040, 4), "rmpn": (0x048, 24), "bitmask": (0x080, 64), "ctx": (0x100, RMPC)},
+)
+
+QUERY_RMP_IN = Structure("query_rmp_in", 0x80, {"rmpn": (0x048, 24)})
+
+QUERY_RMP_OUT = Structure("query_rmp_out", 0x880, {"rmp_context": (0x100, RMPC)})
 
 CREATE_TIS_IN = Structure("create_tis_in", 0x600, {"ctx": (0x100, TISC)})
 

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared receive queues: one list of receive elements for many queue pairs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emu.nic.context import ProtectionDomain
+from emu.nic.engine import AsyncEvent, ProtectionError
+from emu.nic.platform import Platform
+from emu.nic.record import DbrPolicy, DoorbellRecord
+from emu.nic.ring import Ring, RingMemory
+from emu.nic.serial import MASK, ahead
+from emu.nic.work import Cause, ReceiveRequest, Sge
+from emu.pcie.bus import BusError
+
+__all__ = ["SharedFormat", "SharedReceiveQueue"]
+
+
+class SharedFormat(Protocol):
+    """Elements of shared receive queues."""
+
+    def shared(self, slot: bytes) -> tuple[int, list[Sge]]:
+        """Which slot holds the next element, and where this one wants its message."""
+
+
+class SharedReceiveQueue:
+    """Slots that are linked: each names the next, so software can free and post them in any order.
+
+    ``taken`` counts elements handed out; the doorbell record counts those posted. A request's ``index`` is
+    its slot, and its ``cookie`` the queue's number.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        number: int,
+        pd: ProtectionDomain,
+        ring: RingMemory,
+        log_size: int,
+        slot_size: int,
+        record: RingMemory,
+        form: SharedFormat,
+    ) -> None:
+        self._platform = platform
+        self._format = form
+        self.number = number
+        self.pd = pd
+        self.ring = Ring(ring, slot_size, log_size, platform.dma)
+        self.record = DoorbellRecord(record, DbrPolicy.AUTHORITATIVE, platform.formats.record, platform.dma)
+        self.taken = self.posted = 0
+        self.limit = 0
+        """Raise an event once fewer elements than this are left (0: never)."""
+        self.users: set[int] = set()
+        """Numbers of the queue pairs that receive here."""
+        self._head = 0
+
+    def take(self) -> ReceiveRequest | None:
+        """The next element, None when there is none. :raises ProtectionError: it cannot be read."""
+        try:
+            if self.taken == self.posted:
+                self._consult_record()
+            if self.taken == self.posted:
+                return None
+            slot = self._head
+            following, sges = self._format.shared(self.ring.read(slot, 1))
+        except BusError as error:
+            raise ProtectionError(
+                f"shared receive queue {self.number}: {error}", cause=Cause.BUS_ERROR
+            ) from None
+        self._head = following & self.ring.mask
+        self.taken = (self.taken + 1) & MASK
+        self._watch_limit()
+        return ReceiveRequest(slot, sges, self.number)
+
+    def arm(self, limit: int) -> None:
+        """Raise one event when fewer than ``limit`` elements are left."""
+        self.limit = limit
+        self._watch_limit()
+
+    def _consult_record(self) -> None:
+        """:raises BusError: the record is unreachable."""
+        posted = self.record.receive(self.posted)
+        if 0 < ahead(posted, self.taken) <= self.ring.size:
+            self.posted = posted
+
+    def _watch_limit(self) -> None:
+        if not self.limit:
+            return
+        try:
+            self._consult_record()
+        except BusError:
+            # The next element tells.
+            return
+        if (self.posted - self.taken) & MASK >= self.limit:
+            return
+        limit, self.limit = self.limit, 0
+        eq = self._platform.routes.about_object(AsyncEvent.SRQ_LIMIT_REACHED, None)
+        if eq is not None:
+            text = f"shared receive queue {self.number} has fewer than {limit} elements"
+            eq.post(AsyncEvent.SRQ_LIMIT_REACHED, self.number, text)

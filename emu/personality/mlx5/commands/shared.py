@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared receive queues: receive memory pools, and those of XRC domains, which nothing receives into here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emu.nic.errors import ErrorKind, NicError
+from emu.nic.ring import RingMemory
+from emu.nic.srq import SharedReceiveQueue
+from emu.personality.mlx5.codes import CommandOpcode as Op
+from emu.personality.mlx5.commands.command import NOTHING_OUT, Command, Request
+from emu.personality.mlx5.device import Mlx5Device, record_memory, ring_memory
+from emu.personality.mlx5.formats.rwqe import SharedReceiveFormat
+from emu.personality.mlx5.layout import commands as layout
+
+__all__ = ["COMMANDS"]
+
+LINKED_LIST = 0
+"""Type of a work queue whose slots name each other."""
+READY = 1
+LOG_UNIT = 4
+XRC = "xrc_srq_context_entry"
+
+
+def _add(
+    device: Mlx5Device,
+    pd: int,
+    memory: RingMemory,
+    log_size: int,
+    log_stride: int,
+    record: int,
+) -> SharedReceiveQueue:
+    number = device.srqs.reserve()
+    queue = SharedReceiveQueue(
+        device.nic.platform,
+        number,
+        device.pd(pd),
+        memory,
+        log_size,
+        1 << log_stride,
+        record_memory(record),
+        SharedReceiveFormat(),
+    )
+    device.srqs.items[number] = queue
+    return queue
+
+
+def _check_room(pages: list[int], size: int, offset: int, length: int) -> None:
+    if len(pages) * size - offset * size // 64 < length:
+        raise NicError(ErrorKind.BAD_FIELD, f"{len(pages)} pages hold no {length} bytes", "pas")
+
+
+def create_rmp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
+    """A receive memory pool."""
+    work = request.within("ctx.wq")
+    if work["wq_type"] != LINKED_LIST:
+        raise NicError(ErrorKind.UNSUPPORTED, f"work queue type {work['wq_type']} is not offered", "wq_type")
+    device.nic.check_log_size("log_wq_sz", work["log_wq_sz"], 0)
+    length = 1 << work["log_wq_sz"] + work["log_wq_stride"]
+    pages = request.pages(layout.CREATE_RMP_IN.size)
+    _check_room(pages, 4096 << work["log_wq_pg_sz"], work["page_offset"], length)
+    queue = _add(
+        device,
+        work["pd"],
+        ring_memory(work, pages, "log_wq_pg_sz", length),
+        work["log_wq_sz"],
+        work["log_wq_stride"],
+        work["dbr_addr"],
+    )
+    queue.arm(work["lwm"])
+    return {"rmpn": queue.number}
+
+
+def create_xrc_srq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
+    """A shared receive queue of an XRC domain. Drivers make one for themselves and never post to it."""
+    context = request.within(XRC)
+    device.nic.check_log_size("log_xrc_srq_size", context["log_xrc_srq_size"], 0)
+    log_stride = context["log_rq_stride"] + LOG_UNIT
+    length = 1 << context["log_xrc_srq_size"] + log_stride
+    pages = request.pages(layout.CREATE_XRC_SRQ_IN.size)
+    _check_room(pages, 4096 << context["log_page_size"], context["page_offset"], length)
+    queue = _add(
+        device,
+        context["pd"],
+        ring_memory(context, pages, "log_page_size", length),
+        context["log_xrc_srq_size"],
+        log_stride,
+        context["db_record_addr_h"] << 32 | context["db_record_addr_l"] << 2,
+    )
+    return {"xrc_srqn": queue.number}
+
+
+def _destroy(device: Mlx5Device, number: int, field: str) -> None:
+    queue = device.srqs.get(number, field)
+    if queue.users:
+        raise NicError(
+            ErrorKind.BUSY, f"shared receive queue {number} serves {len(queue.users)} queue pairs", field
+        )
+    del device.srqs.items[number]
+
+
+def destroy_rmp(device: Mlx5Device, request: Request) -> None:
+    """End a pool. :raises NicError: BUSY, queue pairs receive from it."""
+    _destroy(device, request["rmpn"], "rmpn")
+
+
+def destroy_xrc_srq(device: Mlx5Device, request: Request) -> None:
+    """End a shared receive queue of an XRC domain."""
+    _destroy(device, request["xrc_srqn"], "xrc_srqn")
+
+
+def modify_rmp(device: Mlx5Device, request: Request) -> None:
+    """Set the limit below which an event is raised."""
+    queue = device.srqs.get(request["rmpn"], "rmpn")
+    if request["bitmask"] & 1:
+        queue.arm(request["ctx.wq.lwm"])
+
+
+def arm_rq(device: Mlx5Device, request: Request) -> None:
+    """Set the limit below which an event is raised."""
+    device.srqs.get(request["srq_number"], "srq_number").arm(request["lwm"])
+
+
+def arm_xrc_srq(device: Mlx5Device, request: Request) -> None:
+    """Set the limit below which an event is raised."""
+    device.srqs.get(request["xrc_srqn"], "xrc_srqn").arm(request["lwm"])
+
+
+def query_rmp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
+    """A pool as it is now."""
+    queue = device.srqs.get(request["rmpn"], "rmpn")
+    return {
+        "rmp_context.state": READY,
+        "rmp_context.wq.lwm": queue.limit,
+        "rmp_context.wq.log_wq_sz": queue.ring.log_size,
+        "rmp_context.wq.pd": queue.pd.number,
+    }
+
+
+def query_xrc_srq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
+    """A shared receive queue of an XRC domain as it is now."""
+    queue = device.srqs.get(request["xrc_srqn"], "xrc_srqn")
+    return {f"{XRC}.lwm": queue.limit, f"{XRC}.log_xrc_srq_size": queue.ring.log_size}
+
+
+COMMANDS = (
+    Command(Op.CREATE_RMP, layout.CREATE_RMP_IN, layout.CREATE_RMP_OUT, create_rmp),
+    Command(Op.MODIFY_RMP, layout.MODIFY_RMP_IN, NOTHING_OUT, modify_rmp),
+    Command(Op.DESTROY_RMP, layout.DESTROY_RMP_IN, NOTHING_OUT, destroy_rmp),
+    Command(Op.QUERY_RMP, layout.QUERY_RMP_IN, layout.QUERY_RMP_OUT, query_rmp),
+    Command(Op.ARM_RQ, layout.ARM_RQ_IN, NOTHING_OUT, arm_rq),
+    Command(Op.CREATE_XRC_SRQ, layout.CREATE_XRC_SRQ_IN, layout.CREATE_XRC_SRQ_OUT, create_xrc_srq),
+    Command(Op.DESTROY_XRC_SRQ, layout.DESTROY_XRC_SRQ_IN, NOTHING_OUT, destroy_xrc_srq),
+    Command(Op.QUERY_XRC_SRQ, layout.QUERY_XRC_SRQ_IN, layout.QUERY_XRC_SRQ_OUT, query_xrc_srq),
+    Command(Op.ARM_XRC_SRQ, layout.ARM_XRC_SRQ_IN, NOTHING_OUT, arm_xrc_srq),
+)
