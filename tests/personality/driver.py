@@ -419,12 +419,21 @@ class Driver:
         }
         self.modify(qp, mask, **(fields | values))
 
-    def connect(self, qp: Qp, peer: Driver, other: Qp, gid_index: int = 0, *, timeout: int = 12) -> None:
+    def connect(
+        self,
+        qp: Qp,
+        peer: Driver,
+        other: Qp,
+        gid_index: int = 0,
+        *,
+        timeout: int = 12,
+        rnr_retry: int = 7,
+    ) -> None:
         """RESET to RTS towards another NIC's queue pair; ``timeout`` is the ACK timeout's exponent."""
         there = peer.gid(gid_index)
         self.to_init(qp)
         self.to_rtr(qp, dest_qpn=other.number, dest_gid=there.gid, dest_mac=there.mac, gid_index=gid_index)
-        self.to_rts(qp, timeout=timeout)
+        self.to_rts(qp, timeout=timeout, rnr_retry=rnr_retry)
 
     def modify(self, qp: Qp, mask: int, **values: Any) -> None:
         """MODIFY_QP."""
