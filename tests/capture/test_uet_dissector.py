@@ -216,7 +216,7 @@ def test_retransmissions_are_marked(tmp_path: Path) -> None:
     )
     assert shown == [
         "8\tretransmission of frame 4",
-        "10\tretransmission of a packet that this capture has not",
+        "10\tretransmission of a packet that was not seen here",
         "17\tretransmission of frame 15",
         "21\tretransmission of frame 19 without RETX",
     ]

@@ -848,7 +848,7 @@ local function show_links(values, link, item)
     end
     item:add_proto_expert_info(e_retransmission, text)
   elseif values.retx == 1 and link.record then
-    item:add_proto_expert_info(e_retransmission, "retransmission of a packet that this capture has not")
+    item:add_proto_expert_info(e_retransmission, "retransmission of a packet that was not seen here")
   end
   if link.record then
     if link.record.acked then
@@ -1064,7 +1064,7 @@ local function dissect(whole, start, pinfo, tree)
       item:append_text(": " .. lines[1])
       local link = track(values, pinfo)
       show_links(values, link, item)
-      if link.original then
+      if link.original or (values.retx == 1 and link.record) then
         lines[1] = "[retransmission] " .. lines[1]
       end
       if NACK[kind] then
