@@ -17,6 +17,8 @@ from emu.setup.tree import Tree
 from emu.setup.workspace import Workspace
 from tests.guest_sources.conftest import require_tree
 
+pytestmark = pytest.mark.timeout(600)  # building modules from nothing, on a busy machine
+
 DRIVER = CHECKOUT / "guest/driver"
 SPDX = {
     "guest/driver": "GPL-2.0 OR BSD-2-Clause",
