@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def test_a_kernel_verifies_every_byte_and_breaks_no_rule(pair: LabRunner, form: 
     ("form", "error"),
     [
         ("coalesced --mutation masked-index", "INDEX_MISMATCH"),
-        ("shared --mutation swap-keys", "REM_ACCESS_ERR"),
+        ("shared --mutation swap-keys", "REM_ACCESS_ERR|for what its peer asked of it"),
         ("coalesced --mutation swap-doorbell --timeout 2", "gave up waiting"),
     ],
 )
@@ -69,7 +70,7 @@ def test_a_wrong_kernel_ends_in_a_sentence_and_a_rule(pair: LabRunner, form: str
     before = violations(pair)
     with pytest.raises(LabFailure) as failure:
         run(pair, form)
-    assert error in str(failure.value.hint)
+    assert re.search(error, failure.value.hint)
     assert violations(pair) > before
     # The guests and their NICs go on.
     assert all(record["ok"] for record in run(pair, "coalesced --messages 64"))

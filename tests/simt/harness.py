@@ -25,7 +25,7 @@ from emu.clock import MS, US, VirtualScheduler
 from emu.events import Event, EventBus, Kind
 from emu.fabric.switch import Switch
 from emu.nic.checks import Rule
-from emu.nic.work import Cause, Status
+from emu.nic.work import Cause, QpState, Status
 from emu.personality.vrnic.contract.codes import AdminOpcode
 from emu.personality.vrnic.contract.commands import NO_EQ, NO_RECEIVE_RING
 from emu.personality.vrnic.contract.identity import DOORBELL_PAGE_SIZE
@@ -294,8 +294,10 @@ class Harness:
         # What is still on its way may be what tells.
         self.clock.run(until=self.clock.now() + 100 * US)
         reply = rank.driver.command(AdminOpcode.QUERY_QP, object=int(qpn, 16))
+        if reply.state != QpState.ERR:
+            return []
         if not reply.first_error_status:
-            return [""]
+            return ["peer"]
         status, cause = Status(reply.first_error_status), Cause(reply.first_error_cause)
         return [f"first error {status.name} ({cause.name}) at index {reply.first_error_index}"]
 

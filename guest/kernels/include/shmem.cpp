@@ -9,7 +9,7 @@ using simt::Scope;
 
 uint32_t Shmem::rkey(uint32_t pe) const
 {
-	return mutated(Mutation::swap_keys) ? lkey ^ 0x100 : peers[pe].rkey;
+	return mutated(Mutation::swap_keys) ? __builtin_bswap32(peers[pe].rkey) : peers[pe].rkey;
 }
 
 // One lane alone.

@@ -144,8 +144,10 @@ public:
 	{
 		struct vrnic_query_qp qp;
 
-		if (vrnic_query_qp(&nic_, qpn, &qp) || !qp.first_error_status)
+		if (vrnic_query_qp(&nic_, qpn, &qp) || qp.state != VRNIC_QPS_ERR)
 			return {};
+		if (!qp.first_error_status)
+			return PEER_ERROR;
 		return std::string("first error ") + vrnic_wc_status_name(qp.first_error_status) + " (" +
 		       vrnic_cause_name(qp.first_error_cause) + ") at index " + std::to_string(qp.first_error_index);
 	}

@@ -14,7 +14,7 @@
 //   sync                                    when every rank has asked
 //   store OFFSET VALUE SIZE                 now; a store to the doorbell page
 //   idle                                    now; nothing goes on before the NIC or a peer does something
-//   query QPN                               what went wrong first, if anything did
+//   query QPN                               what went wrong first, "peer" if the peer did, or nothing
 #include "machine.h"
 
 #include <cerrno>
@@ -137,7 +137,9 @@ public:
 
 	std::string explain(uint32_t qpn) override
 	{
-		return ask("query %" PRIx32, qpn) ? reply_ + strlen("ok ") : "";
+		if (!ask("query %" PRIx32, qpn) || !strcmp(reply_, "ok"))
+			return {};
+		return strcmp(reply_, "ok peer") ? reply_ + strlen("ok ") : PEER_ERROR;
 	}
 
 private:

@@ -20,6 +20,9 @@ extern "C" {
 
 namespace kernels {
 
+// What explains a queue pair in ERR whose own work did nothing wrong.
+constexpr char PEER_ERROR[] = "the NIC ended it for what its peer asked of it";
+
 struct Region {
 	uint8_t *map;
 	uint64_t address;  // for the key
@@ -52,7 +55,7 @@ public:
 	virtual volatile uint64_t *doorbells() = 0;
 	// A store of 4 or 8 bytes to the doorbell page.
 	virtual void doorbell(volatile void *address, uint64_t value, size_t size) = 0;
-	// What the NIC knows of a queue pair that failed.
+	// What the NIC knows of a queue pair that failed; nothing of one that did not.
 	virtual std::string explain(uint32_t qpn) = 0;
 
 	const std::string &error() const
