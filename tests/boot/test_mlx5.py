@@ -123,6 +123,23 @@ def test_perftest(stock_pair: LabRunner, tool: str, size: str, count: str) -> No
     assert any(line.split()[:2] == [size, count] for line in out), out
 
 
+@pytest.mark.parametrize("options", ["-n 100", "-e -n 100 -q 4"])
+def test_messages_into_a_shared_receive_queue(stock_pair: LabRunner, options: str) -> None:
+    out = between(stock_pair, f"ibv_srq_pingpong -g 1 {options}")
+    assert any(line.startswith("100 iters in") for line in out), out
+
+
+def test_the_connection_manager_connects(stock_pair: LabRunner) -> None:
+    """Its datagrams go through queue pair 1; nothing else tells the peers about each other."""
+    job = stock_pair["node1"].spawn("ib_send_bw -R -F -s 4096 -n 100", 60)
+    stock_pair["node1"].run(
+        "for n in $(seq 50); do rdma res show cm_id | grep -q LISTEN && exit; sleep 0.1; done"
+    )
+    client = stock_pair["node0"].run(f"ib_send_bw -R -F -s 4096 -n 100 {SERVER}", 60)
+    assert job.wait().status == 0
+    assert any(line.split()[:2] == ["4096", "100"] for line in client.check().out), client
+
+
 def test_two_processes_of_one_guest(stock_pair: LabRunner) -> None:
     guest = stock_pair["node0"]
     command = (
@@ -132,6 +149,21 @@ def test_two_processes_of_one_guest(stock_pair: LabRunner) -> None:
     )
     result = guest.run(command, 60).check()
     assert sum(line.startswith("100 iters in") for line in result.out) == 2
+
+
+def test_drivers_come_back_after_they_were_unloaded(stock_pair: LabRunner) -> None:
+    guest = stock_pair["node1"]
+    guest.run("rmmod mlx5_ib && rmmod mlx5_core", 30).check()
+    with stock_pair.server.control() as control:
+        left = control.call("counters")["node1.nic0"]["objects"]
+    assert {kind: number for kind, number in left.items() if number and kind != "contexts"} == {}
+    guest.run("insmod /modules/stock/mlx5_core.ko && insmod /modules/stock/mlx5_ib.ko", 30).check()
+    guest.run("ip addr add 10.77.0.2/24 dev eth0; ip link set eth0 up").check()
+    guest.run(
+        "for n in $(seq 100); do ibv_devinfo | grep -q PORT_ACTIVE && exit; sleep 0.1; done; exit 1", 20
+    )
+    out = between(stock_pair, "ibv_rc_pingpong -g 1 -n 50")
+    assert any(line.startswith("50 iters in") for line in out), out
 
 
 def test_nothing_of_this_made_a_driver_complain(stock_pair: LabRunner) -> None:
