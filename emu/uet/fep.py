@@ -198,8 +198,10 @@ class Fep:
             if not targets:
                 return None
             oldest = min(targets, key=lambda pdc: (pdc.confirmed, pdc.used))
-            if oldest.confirmed or now - oldest.used < self.parameters.tail_loss_ns:
+            if oldest.confirmed:
                 oldest.ask_close(now)
+                return None
+            if now - oldest.used < self.parameters.tail_loss_ns:
                 return None
             # Nobody went on with it after its SYN: a flood must not keep others out.
             oldest.fail(Failure(Status.RETRY_EXC_ERR, Cause.ACK_TIMEOUT, "never confirmed"))

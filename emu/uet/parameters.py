@@ -48,9 +48,10 @@ class Parameters:
     ``nack_retx_ns`` is the pause after a refusal for lack of resources, taken at most ``max_nack_retx`` times
     for one packet.
 
-    ``max_pdcs`` bounds the contexts of an endpoint, ``max_messages`` the started messages at one queue pair.
-    An initiator closes a PDC ``idle_close_ns`` after its last use; a target that asked for a close waits
-    ``close_ns``; late SYN packets of a closed PDC are recognized for ``syn_safety_ns``.
+    ``max_pdcs`` bounds the contexts of an endpoint, ``max_messages`` the started messages on one of them.
+    An initiator closes a PDC ``idle_close_ns`` after its last use, in error if read data is still missing; a
+    target that asked for a close waits ``close_ns``; late SYN packets of a closed PDC are recognized for
+    ``syn_safety_ns``.
 
     ``paths`` is the number of entropy values packets are sprayed over.
     """

@@ -230,10 +230,9 @@ class Pdc:
         if not self.peer and packet.spdcid:
             # Read data may overtake the first ACK.
             self.peer = packet.spdcid
-        if self.role is Role.TARGET:
-            self.used = now
-            if not packet.syn:
-                self.confirmed = True
+        self.used = now
+        if not packet.syn:
+            self.confirmed = True
         if packet.is_request:
             self._request(packet, now)
         elif packet.is_ack:
@@ -366,7 +365,7 @@ class Pdc:
         """When :meth:`expire` wants to run."""
         deadline = self.source.deadline()
         other = self._close_by
-        if self.role is Role.INITIATOR and not self.closing and deadline is None:
+        if self.role is Role.INITIATOR and not self._close_sent and deadline is None:
             other = self.used + self.parameters.idle_close_ns
         if deadline is None or (other is not None and other < deadline):
             return other
@@ -379,8 +378,11 @@ class Pdc:
             return
         if self._close_by is not None and now >= self._close_by:
             self.fail(Failure(Status.RETRY_EXC_ERR, Cause.ACK_TIMEOUT, "the initiator did not close in time"))
-        elif self.role is Role.INITIATOR and now >= self.used + self.parameters.idle_close_ns and self.idle:
-            self.wish_close()
+        elif self.role is Role.INITIATOR and now >= self.used + self.parameters.idle_close_ns:
+            if self.idle:
+                self.wish_close()
+            elif self.source.idle:
+                self.fail(Failure(Status.RETRY_EXC_ERR, Cause.ACK_TIMEOUT, "read data did not come in time"))
 
     # Reports
 

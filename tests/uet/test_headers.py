@@ -201,9 +201,9 @@ def test_responses_are_those_of_the_layers() -> None:
     layer = uet.Response(response(1, ReturnCode.BAD_MKEY, 9, 5, 77))
     assert (layer.opcode, layer.return_code, layer.message_id) == (1, ReturnCode.BAD_MKEY, 9)
     assert (layer.job_id, layer.modified_length) == (5, 77)
-    layer = uet.ResponseData(data_response(ReturnCode.OK, 9, 5, 100, 200, 300))
-    assert (layer.read_request_message_id, layer.payload_length) == (9, 100)
-    assert (layer.modified_length, layer.message_offset) == (200, 300)
+    data = uet.ResponseData(data_response(ReturnCode.OK, 9, 5, 100, 200, 300))
+    assert (data.read_request_message_id, data.payload_length) == (9, 100)
+    assert (data.modified_length, data.message_offset) == (200, 300)
 
 
 @pytest.mark.parametrize("version", [4, 6])
