@@ -18,6 +18,12 @@ class Impairments:
     the time from end to end in nanoseconds. ``seed`` fixes the random draws: the same seed, link name and
     sequence of frames give the same fates.
 
+    Two properties of the physical layer are modelled. With ``llr`` (link-level retry) the link itself repeats
+    a frame that it lost, until it gets through: order is kept, the transport sees a delay and no loss.
+    Sequence numbers, ordered sets and buffers of LLR are not built. ``symbol_errors`` is the probability that
+    a code word of 5,140 bits has errors which error correction (FEC) mends; a lost frame counts as one code
+    word that it could not. Code words are counted, not computed.
+
     :raises ValueError: a probability outside 0..1 or a negative delay.
     """
 
@@ -27,9 +33,11 @@ class Impairments:
     trim: float = 0.0
     mark: float = 0.0
     last_hop: bool = False
+    llr: bool = False
+    symbol_errors: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("loss", "trim", "mark"):
+        for name in ("loss", "trim", "mark", "symbol_errors"):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{name} {value} is not a probability between 0 and 1")

@@ -14,7 +14,16 @@ from emu.fabric.impairments import Impairments
 from emu.fabric.port import Receiver
 from emu.wire.congestion import mark, trim
 
-__all__ = ["BURST_FRAMES", "MAX_FRAME", "MIN_FRAME", "QUEUE_FRAMES", "Lane", "LaneCounters"]
+__all__ = [
+    "BURST_FRAMES",
+    "MAX_FRAME",
+    "MIN_FRAME",
+    "QUEUE_FRAMES",
+    "REPLAYS_MAX",
+    "REPLAY_NS",
+    "Lane",
+    "LaneCounters",
+]
 
 MIN_FRAME = 14
 """Shortest frame carried, in bytes: an Ethernet header. Padding is the physical layer's matter."""
@@ -24,6 +33,15 @@ MAX_FRAME = 9216
 
 QUEUE_FRAMES = 16384
 """Frames a lane holds before it drops at the tail: 64 MiB of 4 KiB payloads, more than any window in use."""
+
+CODE_WORD_BITS = 5140
+"""Payload of a code word of RS(544,514), the error correction of 100 Gb/s lanes."""
+
+REPLAYS_MAX = 7
+"""Repetitions of a frame after which link-level retry gives it up for lost."""
+
+REPLAY_NS = 1_000
+"""What a repetition takes beyond the link's round trip: the far end must notice first."""
 
 BURST_FRAMES = 64
 """Frames delivered in one go, so that a long queue does not keep doorbells and timers waiting."""
@@ -38,7 +56,8 @@ class LaneCounters:
     """Frames by fate.
 
     ``frames`` and ``octets`` count what was offered; the sum of the fates equals ``frames`` once nothing is
-    queued. ``trimmed`` and ``marked`` count frames that went on changed.
+    queued. ``trimmed`` and ``marked`` count frames that went on changed, ``replayed`` repetitions by
+    link-level retry, ``fec_corrected`` and ``fec_uncorrectable`` code words with errors.
     """
 
     frames: int = 0
@@ -52,6 +71,9 @@ class LaneCounters:
     unattended: int = 0
     trimmed: int = 0
     marked: int = 0
+    replayed: int = 0
+    fec_corrected: int = 0
+    fec_uncorrectable: int = 0
 
 
 class Lane:
@@ -81,6 +103,7 @@ class Lane:
         self._scheduler = scheduler
         self._events = events
         # A string seed goes through SHA-512, so it gives the same draws in every process; hash() would not.
+        self._flawed = bool(impairments.loss or impairments.symbol_errors)
         self._random = random.Random(f"{impairments.seed}/{function}/{direction}")
         self._queue: deque[tuple[int, bytes]] = deque()
         self._queue_frames = queue_frames
@@ -103,7 +126,7 @@ class Lane:
         elif not self.up:
             counters.down += 1
             self._report(frame, "link is down")
-        elif impairments.loss and self._random.random() < impairments.loss:
+        elif (held := self._cross(size) if self._flawed else 0) is None:
             counters.lost += 1
             self._report(frame, f"lost, as the link's loss of {impairments.loss:g} asks")
         elif len(self._queue) >= self._queue_frames:
@@ -112,7 +135,11 @@ class Lane:
         else:
             if impairments.trim or impairments.mark:
                 frame = self._congest(frame)
-            due = self._scheduler.now() + impairments.delay_ns if impairments.delay_ns else 0
+            delay = impairments.delay_ns + held
+            due = self._scheduler.now() + delay if delay else 0
+            if self._queue and self._queue[-1][0] > due:
+                # What the link repeats holds up what comes after it.
+                due = self._queue[-1][0]
             self._queue.append((due, frame))
             if not self._armed:
                 self._arm()
@@ -134,6 +161,23 @@ class Lane:
     def snapshot(self) -> dict[str, int]:
         """The counters, and ``queued`` frames at this moment, by name."""
         return {**asdict(self.counters), "queued": self.queued}
+
+    def _cross(self, size: int) -> int | None:
+        """How long the physical layer holds a frame of ``size`` bytes up, in ns; None when it loses it."""
+        impairments, counters = self.impairments, self.counters
+        if impairments.symbol_errors:
+            words = -(-size * 8 // CODE_WORD_BITS)
+            counters.fec_corrected += sum(
+                self._random.random() < impairments.symbol_errors for _ in range(words)
+            )
+        tries = 0
+        while impairments.loss and self._random.random() < impairments.loss:
+            counters.fec_uncorrectable += 1
+            if not impairments.llr or tries == REPLAYS_MAX:
+                return None
+            tries += 1
+            counters.replayed += 1
+        return tries * (2 * impairments.delay_ns + REPLAY_NS)
 
     def _congest(self, frame: bytes) -> bytes:
         """What a congested switch makes of ``frame``."""

@@ -84,6 +84,8 @@ class Switch:
         loss: float = 0.0,
         trim: float = 0.0,
         mark: float = 0.0,
+        llr: bool = False,
+        symbol_errors: float = 0.0,
         seed: int = 0,
         delay_ns: int = 0,
         queue_frames: int = QUEUE_FRAMES,
@@ -97,7 +99,15 @@ class Switch:
         """
         if name in self._ports:
             raise ValueError(f"{self.name} has a port {name!r} already")
-        there = Impairments(loss=loss, delay_ns=delay_ns, seed=seed, trim=trim, mark=mark)
+        there = Impairments(
+            loss=loss,
+            delay_ns=delay_ns,
+            seed=seed,
+            trim=trim,
+            mark=mark,
+            llr=llr,
+            symbol_errors=symbol_errors,
+        )
         link = Link(
             self._scheduler,
             self._events,

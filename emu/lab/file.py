@@ -8,6 +8,8 @@
     loss = 0.02               # probability, per link and frame
     trim = 0.01               # that a link cuts the payload off a UET packet
     mark = 0.01               # that a link sets the ECN mark
+    llr = true                # links repeat what they lost
+    symbol_errors = 1e-6      # per code word, corrected and counted
     delay_us = 5
     seed = 7
 
@@ -16,7 +18,7 @@
     memory = "512M"
     cpus = 1
 
-    [[node.nic]]              # mac, address (IPv4), loss, trim, mark, delay_us
+    [[node.nic]]              # mac, address (IPv4), and those of a link above
     device = "vrnic"          # or "mlx5"
     [[node.gpu]]
     vram = "64M"
@@ -48,6 +50,8 @@ _TOP: _Keys = {
     "loss": _NUMBER,
     "trim": _NUMBER,
     "mark": _NUMBER,
+    "llr": (bool,),
+    "symbol_errors": _NUMBER,
     "delay_us": _NUMBER,
     "seed": (int,),
     "node": (list,),
@@ -60,6 +64,8 @@ _NIC: _Keys = {
     "loss": _NUMBER,
     "trim": _NUMBER,
     "mark": _NUMBER,
+    "llr": (bool,),
+    "symbol_errors": _NUMBER,
     "delay_us": _NUMBER,
 }
 _GPU: _Keys = {"vram": (str, int)}
@@ -127,6 +133,8 @@ def format_lab(lab: Lab) -> str:
         f"loss = {lab.loss}",
         f"trim = {lab.trim}",
         f"mark = {lab.mark}",
+        f"llr = {str(lab.llr).lower()}",
+        f"symbol_errors = {lab.symbol_errors}",
         f"delay_us = {lab.delay_us}",
         f"seed = {lab.seed}",
     ]
@@ -148,6 +156,8 @@ def format_lab(lab: Lab) -> str:
                 f"loss = {nic.loss}",
                 f"trim = {nic.trim}",
                 f"mark = {nic.mark}",
+                f"llr = {str(nic.llr).lower()}",
+                f"symbol_errors = {nic.symbol_errors}",
                 f"delay_us = {nic.delay_ns / 1000}",
             ]
         for gpu in (gpu for gpu in lab.gpus if gpu.node == node.name):
@@ -192,6 +202,8 @@ def _lab(document: Mapping[str, object]) -> Lab:
         loss=_get(document, "loss", 0.0),
         trim=_get(document, "trim", 0.0),
         mark=_get(document, "mark", 0.0),
+        llr=_get(document, "llr", False),
+        symbol_errors=_get(document, "symbol_errors", 0.0),
         delay_us=_get(document, "delay_us", 0.0),
         seed=_get(document, "seed", 1),
     )
@@ -211,6 +223,8 @@ def _node(table: Mapping[str, object], where: _Path) -> Node:
                 loss=_get(nic, "loss", None),
                 trim=_get(nic, "trim", None),
                 mark=_get(nic, "mark", None),
+                llr=_get(nic, "llr", None),
+                symbol_errors=_get(nic, "symbol_errors", None),
                 delay_us=_get(nic, "delay_us", None),
                 device=_get(nic, "device", "vrnic"),
             )

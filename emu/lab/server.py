@@ -96,6 +96,8 @@ class LabServer:
                 loss=nic.loss,
                 trim=nic.trim,
                 mark=nic.mark,
+                llr=nic.llr,
+                symbol_errors=nic.symbol_errors,
                 seed=nic.seed,
                 delay_ns=nic.delay_ns,
             )

@@ -51,7 +51,7 @@ TRANSPORTS = ("roce-rc", "uet-rod", "uet-rud")
 
 _NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _NICS_MAX = 250
-_PROBABILITIES = ("loss", "trim", "mark")
+_PROBABILITIES = ("loss", "trim", "mark", "symbol_errors")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -108,8 +108,8 @@ def mapped_gid(address: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """One NIC. ``None`` takes the lab's default; ``loss``, ``trim`` and ``mark`` are of its own link, in both
-    directions.
+    """One NIC. ``None`` takes the lab's default. What a lab says of its links (``loss`` and so on) is here of
+    its own link, in both directions.
 
     ``device`` is one of :data:`DEVICES`.
     """
@@ -121,6 +121,8 @@ class Nic:
     device: str = "vrnic"
     trim: float | None = None
     mark: float | None = None
+    llr: bool | None = None
+    symbol_errors: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,8 @@ class NicFunction:
     device: str = "vrnic"
     trim: float = 0.0
     mark: float = 0.0
+    llr: bool = False
+    symbol_errors: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +177,10 @@ class Lab:
 
     ``loss`` is the probability (0 to below 1) that a frame vanishes on a link, ``trim`` that a link cuts the
     payload off a UET data packet and ``mark`` that it sets the ECN mark of a packet that allows it, both as a
-    congested switch does. ``delay_us`` is a link's one-way delay in microseconds, ``seed`` what every random
-    decision of the lab derives from, ``transport`` what its traffic uses.
+    congested switch does. With ``llr`` links repeat by themselves what they lost; ``symbol_errors`` is the
+    probability of an error that a link corrects, for its counters. ``delay_us`` is a link's one-way delay in
+    microseconds, ``seed`` what every random decision of the lab derives from, ``transport`` what its traffic
+    uses.
 
     :raises LabError: from the constructor, for anything that contradicts these rules.
     """
@@ -187,6 +193,8 @@ class Lab:
     seed: int = 1
     trim: float = 0.0
     mark: float = 0.0
+    llr: bool = False
+    symbol_errors: float = 0.0
     nics: tuple[NicFunction, ...] = field(init=False, repr=False, compare=False)
     gpus: tuple[GpuFunction, ...] = field(init=False, repr=False, compare=False)
 
@@ -270,6 +278,8 @@ class Lab:
                         device=nic.device,
                         trim=self.trim if nic.trim is None else nic.trim,
                         mark=self.mark if nic.mark is None else nic.mark,
+                        llr=self.llr if nic.llr is None else nic.llr,
+                        symbol_errors=self.symbol_errors if nic.symbol_errors is None else nic.symbol_errors,
                     )
                 )
         return tuple(resolved)

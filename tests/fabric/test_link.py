@@ -262,6 +262,7 @@ def test_every_frame_has_exactly_one_fate(sizes: list[int], loss: float, queue: 
     bench.scheduler.run()
     counters = {name: value for name, value in bench.link.counters().items() if name.startswith("out.")}
     assert counters.pop("out.octets") == sum(sizes)
+    assert counters.pop("out.fec_uncorrectable") == counters["out.lost"]
     assert counters.pop("out.frames") == len(sizes) == sum(counters.values())
     assert len(bench.drops) == len(sizes) - len(bench.far)
 
