@@ -48,6 +48,10 @@ class Counters:
     out_of_buffer: int = 0
     pkey_violations: int = 0
     qkey_violations: int = 0
+    np_ecn_marked_roce_packets: int = 0
+    np_cnp_sent: int = 0
+    rp_cnp_handled: int = 0
+    rp_cnp_ignored: int = 0
     pdcs_opened: int = 0
     unknown_pdc: int = 0
     nacks_sent: int = 0

@@ -16,7 +16,10 @@ from emu.wire.headers import BTH, BTH_ACK_REQUEST, BTH_SIZE, BTH_SOLICITED, ICRC
 from emu.wire.icrc import PRESET, crc32
 from emu.wire.opcodes import BY_OPCODE, OpcodeInfo
 
-__all__ = ["RocePacket", "parse"]
+__all__ = ["CONGESTED", "RocePacket", "parse"]
+
+CONGESTED = 3
+"""``ecn`` of a packet that a congested switch has marked."""
 
 _HALF = struct.Struct(">H")
 _HEADS_KEPT = 4096

@@ -6,7 +6,7 @@ from __future__ import annotations
 from emu.nic.engine import AsyncEvent, EngineHost, Packet
 from emu.nic.work import QpAttributes, QpState, SendRequest
 from emu.roce.connection import Connection
-from emu.roce.packet import RocePacket
+from emu.roce.packet import CONGESTED, RocePacket
 from emu.roce.pkey import pkeys_match
 from emu.roce.requester import Requester
 from emu.roce.responder import Responder
@@ -42,6 +42,7 @@ class RcEngine:
         if state is QpState.RESET:
             self._requester.clear()
             self._responder.clear()
+            connection.forget_congestion()
         elif state is QpState.RTR and previous is not QpState.RTR:
             self._responder.start()
         elif state is QpState.RTS and previous is QpState.RTR:
@@ -64,6 +65,11 @@ class RcEngine:
         reason = self._refusal(packet)
         if reason is not None:
             self._drop(reason)
+            return
+        if packet.ecn == CONGESTED:
+            self._connection.see_mark(now)
+        if packet.opcode == CNP:
+            self._connection.notified(packet, now)
         elif packet.info is not None and packet.info.response:
             self._requester.receive(packet, now)
             self._check_drained()
@@ -74,7 +80,9 @@ class RcEngine:
         """Why this queue pair does not accept ``packet``; None when it does."""
         connection = self._connection
         if packet.opcode == CNP:
-            return "congestion notification: no rate control on this queue pair"
+            if connection.state in _RESPONSES:
+                return None
+            return f"congestion notification in state {connection.state.name}"
         if packet.opcode & CLASS_MASK != TransportClass.RC:
             return f"opcode {packet.opcode:#04x} is of another transport than RC"
         response = packet.info is not None and packet.info.response
@@ -95,17 +103,22 @@ class RcEngine:
 
     def transmit(self, now: int, budget: int) -> bool:
         """Send answers first, then requests. In ERR only the answers that led there still leave."""
+        connection = self._connection
+        connection.settle_congestion(now)
         # A long READ answered here must not hold up the requests of the other direction.
         share = budget if self._requester.idle() else budget - budget // 2
-        sent = self._responder.transmit(share) if self._responder.responses else 0
-        if sent < budget and self._connection.state in _RESPONSES:
+        sent = self._responder.transmit(now, share) if self._responder.responses else 0
+        if sent < budget and connection.state in _RESPONSES:
             sent += self._requester.transmit(now, budget - sent)
             self._check_drained()
-        return sent >= budget or bool(self._responder.responses)
+        return sent >= budget or (bool(self._responder.responses) and connection.paced is None)
 
     def deadline(self) -> int | None:
-        """The requester's timer."""
-        return self._requester.deadline()
+        """The requester's timer, or when the rate lets the next packet leave."""
+        deadline, paced = self._requester.deadline(), self._connection.paced
+        if deadline is None or paced is None:
+            return paced if deadline is None else deadline
+        return min(deadline, paced)
 
     def expire(self, now: int) -> None:
         """The requester's timer ran out."""

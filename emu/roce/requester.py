@@ -88,6 +88,7 @@ class Requester:
         if self.rnr_deadline is not None:
             return 0
         sent = 0
+        connection = self._connection
         flight = self.flight
         while sent < budget:
             if self.at >= len(flight):
@@ -102,6 +103,8 @@ class Requester:
                 continue
             psn = (element.first + element.cursor) & PSN_MASK
             if psn == self.nxt and distance24(psn, self.una) >= WINDOW:
+                break
+            if connection.rate is not None and connection.holds(now):
                 break
             if not self._send(element, psn):
                 break

@@ -218,9 +218,9 @@ class Responder:
 
     # Ends
 
-    def transmit(self, budget: int) -> int:
+    def transmit(self, now: int, budget: int) -> int:
         """Send up to ``budget`` responses; returns how many left."""
-        sent, lost = self.responses.transmit(budget, self.msn)
+        sent, lost = self.responses.transmit(now, budget, self.msn)
         if lost is not None:
             psn, error = lost
             self.responses.clear()

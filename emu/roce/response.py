@@ -98,7 +98,7 @@ class ResponseQueue:
         if len(self._waiting) < _LIMIT:
             self._waiting.append(job)
 
-    def transmit(self, budget: int, msn: int) -> tuple[int, tuple[int, ProtectionError] | None]:
+    def transmit(self, now: int, budget: int, msn: int) -> tuple[int, tuple[int, ProtectionError] | None]:
         """Send up to ``budget`` packets.
 
         Returns how many left, and the PSN and error of a READ whose memory became unreachable: that stream
@@ -109,6 +109,8 @@ class ResponseQueue:
         while waiting and sent < budget:
             job = waiting[0]
             if isinstance(job, ReadStream):
+                if self._connection.holds(now):
+                    break
                 error = self._read_packet(job, msn)
                 if error is not None:
                     del waiting[0]

@@ -54,7 +54,7 @@ class Sender:
         """Queue one element."""
         self._queue.append(request)
 
-    def transmit(self, budget: int) -> int:
+    def transmit(self, now: int, budget: int) -> int:
         """Send up to ``budget`` packets; return how many left."""
         sent = 0
         queue = self._queue
@@ -69,6 +69,8 @@ class Sender:
                     break
             count = self._packets.count(request)
             if count:
+                if self._connection.holds(now):
+                    break
                 try:
                     self._packets.send(request, self._cursor, count, self.psn)
                 except ProtectionError as error:

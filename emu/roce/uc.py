@@ -88,6 +88,7 @@ class UcEngine(UnreliableEngine):
     """UC protocol state of one queue pair."""
 
     transport = TransportClass.UC
+    paced = True
 
     def __init__(self, host: EngineHost) -> None:
         super().__init__(host)

@@ -98,6 +98,7 @@ class UdEngine(UnreliableEngine):
     """UD protocol state of one queue pair."""
 
     transport = TransportClass.UD
+    paced = False
 
     def __init__(self, host: EngineHost) -> None:
         super().__init__(host)

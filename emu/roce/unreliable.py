@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from emu.nic.engine import AsyncEvent, EngineHost, Packet
 from emu.nic.work import QpAttributes, QpState, SendRequest
 from emu.roce.connection import Connection
-from emu.roce.packet import RocePacket
+from emu.roce.packet import CONGESTED, RocePacket
 from emu.roce.pkey import pkeys_match
 from emu.roce.sender import Packets, Sender
-from emu.wire.opcodes import CLASS_MASK, OpcodeInfo, TransportClass
+from emu.wire.opcodes import CLASS_MASK, CNP, OpcodeInfo, TransportClass
 
 __all__ = ["UnreliableEngine"]
 
@@ -27,6 +27,8 @@ class UnreliableEngine(ABC):
     """
 
     transport: TransportClass
+    paced: bool
+    """Whether congestion notifications are for a peer that this service has."""
 
     def __init__(self, host: EngineHost) -> None:
         self._host = host
@@ -67,6 +69,7 @@ class UnreliableEngine(ABC):
         connection.state = state
         if state is QpState.RESET:
             self._sender.clear()
+            connection.forget_congestion()
             self._established = False
             self._clear()
         elif state is QpState.RTR and previous is not QpState.RTR:
@@ -90,7 +93,9 @@ class UnreliableEngine(ABC):
             return
         connection = self._connection
         ours = connection.attributes.pkey
-        if packet.opcode & CLASS_MASK != self.transport:
+        if packet.opcode == CNP and self.paced and connection.state in _SENDING:
+            connection.notified(packet, now)
+        elif packet.opcode & CLASS_MASK != self.transport:
             self._drop(f"opcode {packet.opcode:#04x} is of another transport than {self.transport.name}")
         elif packet.info is None:
             self._drop(f"reserved opcode {packet.opcode:#04x}")
@@ -99,6 +104,8 @@ class UnreliableEngine(ABC):
         elif not pkeys_match(packet.pkey, ours):
             self._drop(f"P_Key {packet.pkey:#06x} does not match {ours:#06x}", "pkey_violations")
         else:
+            if packet.ecn == CONGESTED and self.paced:
+                connection.see_mark(now)
             self._accept(packet, packet.info)
 
     def receive_posted(self, now: int) -> None:
@@ -108,18 +115,19 @@ class UnreliableEngine(ABC):
 
     def transmit(self, now: int, budget: int) -> bool:
         """Send what is queued."""
+        self._connection.settle_congestion(now)
         if self._connection.state not in _SENDING:
             return False
-        sent = self._sender.transmit(budget)
+        sent = self._sender.transmit(now, budget)
         self._check_drained()
         return sent >= budget
 
     def deadline(self) -> int | None:
-        """There is nothing to wait for."""
-        return None
+        """When the rate lets the next packet leave, if one waits for that."""
+        return self._connection.paced
 
     def expire(self, now: int) -> None:
-        """No timer runs, so there is none to act on."""
+        """The core transmits after this call, which is all there is to do."""
         return
 
     def idle(self) -> bool:

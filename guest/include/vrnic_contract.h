@@ -507,6 +507,14 @@ enum vrnic_counter {
 	VRNIC_COUNTER_PKEY_VIOLATIONS,
 	/* datagrams with another Q_Key */
 	VRNIC_COUNTER_QKEY_VIOLATIONS,
+	/* RoCE packets that came with the mark of a congested switch */
+	VRNIC_COUNTER_NP_ECN_MARKED_ROCE_PACKETS,
+	/* congestion notifications sent */
+	VRNIC_COUNTER_NP_CNP_SENT,
+	/* congestion notifications that slowed a queue pair down */
+	VRNIC_COUNTER_RP_CNP_HANDLED,
+	/* congestion notifications too soon after another to count */
+	VRNIC_COUNTER_RP_CNP_IGNORED,
 	/* UET packet delivery contexts opened, by either end */
 	VRNIC_COUNTER_PDCS_OPENED,
 	/* UET packets of no packet delivery context */
@@ -1591,6 +1599,10 @@ static inline const char *vrnic_counter_name(__u32 index)
 		"out_of_buffer",
 		"pkey_violations",
 		"qkey_violations",
+		"np_ecn_marked_roce_packets",
+		"np_cnp_sent",
+		"rp_cnp_handled",
+		"rp_cnp_ignored",
 		"pdcs_opened",
 		"unknown_pdc",
 		"nacks_sent",

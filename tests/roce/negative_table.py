@@ -77,7 +77,7 @@ RESPONDER: tuple[ResponderRow, ...] = (
         write(P, b"data1234", edits=((IP_ID, b"\0\1"), (IP_SUM, b"sum")), sealed=True),), drops=1),
     R("P1-udp-length", "ICRC wrong: UDP length", (write(P, b"data1234", flip=UDP_LENGTH + 1),), drops=1),
     R("P2-tos", "ToS changed on the way", (
-        write(P, edits=((TOS, b"\x2b"), (IP_SUM, b"sum")), sealed=True),), "ACK 100"),
+        write(P, edits=((TOS, b"\x2a"), (IP_SUM, b"sum")), sealed=True),), "ACK 100"),
     R("P2-ttl", "TTL changed on the way", (
         write(P, edits=((TTL, b"\x01"), (IP_SUM, b"sum")), sealed=True),), "ACK 100"),
     R("P2-udp-checksum", "UDP checksum filled in", (
