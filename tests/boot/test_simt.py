@@ -28,6 +28,8 @@ FORMS = [
     "eager --size 2048",
     "shared --cq ring --ring host --messages 1024",
     "coalesced --cq counter",
+    "verbs --transport uet-rud --ring host",
+    "moe --transport uet-rud --engine weak",
     "wrap --start 0xfffffff0 --messages 512",
 ]
 

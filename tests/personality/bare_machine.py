@@ -7,6 +7,7 @@ from emu.clock import VirtualScheduler
 from emu.events import EventBus
 from emu.fabric.port import Port
 from emu.nic.device import Nic
+from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
 from emu.nic.limits import NicLimits
 from emu.personality.vrnic.admin import AdminQueue
@@ -37,6 +38,7 @@ class BareMachine:
         port: Port | None = None,
         create_engine: EngineFactory | None = None,
         parse: PacketParser = fake_parse,
+        create_endpoint: EndpointFactory | None = None,
     ) -> None:
         self.ram_base = ram_base
         self.ram_size = ram_size
@@ -59,6 +61,7 @@ class BareMachine:
             formats=vrnic_formats(limits),
             create_engine=create_engine or self.engines.create,
             parse=parse,
+            create_endpoint=create_endpoint,
             mac=mac,
             gids=(gid,),
             limits=limits,

@@ -18,6 +18,7 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from emu.personality.vrnic.contract.codes import AdminOpcode
 from emu.personality.vrnic.contract.commands import NO_EQ, NO_RECEIVE_RING
 from emu.personality.vrnic.contract.identity import DOORBELL_PAGE_SIZE
 from emu.roce import create_engine, parse
+from emu.uet import Fep
 from tests.personality.bare_machine import BareMachine
 from tests.personality.driver import Driver, Qp
 
@@ -142,6 +144,7 @@ class Harness:
                 port=switch.port(f"nic{number}", loss=loss, seed=seed, delay_ns=LINK_DELAY),
                 create_engine=create_engine,
                 parse=parse,
+                create_endpoint=partial(Fep, seed=seed),
             )
             machine.event_bus.subscribe(self._note, [Kind.CHECK])
             machine.event_bus.mask = Kind.CHECK.bit
@@ -226,13 +229,14 @@ class Harness:
         return [f"{reply.object:x}"]
 
     def _qp(self, rank: Rank, *texts: str) -> list[str]:
-        sq, dbr, key, cqn, log_size, policy, flags, start = (int(text, 16) for text in texts)
+        sq, dbr, key, cqn, transport, log_size, policy, flags, start = (int(text, 16) for text in texts)
         reply = rank.driver.command(
             AdminOpcode.CREATE_QP,
             ctx=rank.driver.ctx,
             pd=rank.driver.pd,
             send_cq=cqn,
             recv_cq=cqn,
+            transport=transport,
             sq_log_size=log_size,
             rq_log_size=NO_RECEIVE_RING,
             dbr_policy=policy,

@@ -35,7 +35,12 @@ FORMS = [
     "moe",
     "moe --routing hot --topk 4 --ring host",
     "moe --routing idle --data host --hidden 512 --tokens 4",
+    "shared --transport uet-rud --cq counter",
+    "verbs --transport uet-rud",
+    "verbs --transport uet-rod --ring host",
+    "eager --transport uet-rud --size 2048",
     "wrap",
+    "wrap --transport uet-rod",
     "wrap --start 0xfff0",
     "wrap --start 0xfffffff0 --ring host",
 ]
@@ -68,7 +73,18 @@ def test_a_correct_kernel_breaks_no_rule_with_any_seed(simt: Path, form: str, en
         assert_silent(run_kernel(simt, f"{form} --engine {engine}", seed=seed))
 
 
-@pytest.mark.parametrize("form", ["shared --engine weak", "verbs --qps 2", "eager", "moe --engine weak"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "shared --engine weak",
+        "verbs --qps 2",
+        "verbs --transport uet-rud",
+        "eager",
+        "moe --engine weak",
+        "moe --transport uet-rud",
+        "moe --transport uet-rod",
+    ],
+)
 def test_a_correct_kernel_stands_loss(simt: Path, form: str) -> None:
     for seed in (1, 2, 3):
         assert_silent(run_kernel(simt, form, seed=seed, loss=0.02))

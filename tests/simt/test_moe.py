@@ -32,6 +32,8 @@ def run(simt: Path, moe: Moe, more: str = "", loss: float = 0.0) -> Outcome:
         ({"routing": "idle", "tokens": 5}, "--ctas 3 --warps 1", 0.0),
         ({"topk": 4, "experts": 12, "hidden": 256}, "--start 0xfffffff8", 0.0),
         ({"steps": 5}, "--engine weak", 0.01),
+        ({"steps": 5, "routing": "hot"}, "--engine weak --transport uet-rud", 0.01),
+        ({}, "--transport uet-rod --cq ring", 0.01),
     ],
 )
 def test_the_result_is_that_of_one_machine(

@@ -64,6 +64,7 @@ CASES = [
     Case("forget-last-doorbell", "single --timeout 1", None, "C14"),
     Case("forget-last-doorbell", "shared --batch 64 --messages 96 --timeout 1", None, "C14"),
     Case("signal-on-other-qp", "verbs --qps 2", None, "C24", 6, 0.03),
+    Case("drop-signal-fence", "verbs --transport uet-rud", None, "C24", 3, 0.02),
     # C21 to C23, C29: states, keys, operations
     Case("ring-before-connect", "coalesced", "C21"),
     Case("swap-keys", "coalesced", "C22"),

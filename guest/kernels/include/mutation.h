@@ -25,6 +25,7 @@ enum class Mutation {
 	cta_scope_on_shared,
 	reuse_payload,
 	signal_on_other_qp,
+	drop_signal_fence,
 	swap_keys,
 	misaligned_atomic,
 	four_byte_atomic,

@@ -30,6 +30,7 @@ const MutationName mutations[] = {
 	{ Mutation::cta_scope_on_shared, "cta-scope-on-shared", "treat a QP that CTAs share as one CTA's own" },
 	{ Mutation::reuse_payload, "reuse-payload", "write the next payload over one that is still being sent" },
 	{ Mutation::signal_on_other_qp, "signal-on-other-qp", "send the signal on another QP than its data" },
+	{ Mutation::drop_signal_fence, "drop-signal-fence", "no fence flag on a signal, on an unordered transport" },
 	{ Mutation::swap_keys, "swap-keys", "swap the bytes of a key that has them in order" },
 	{ Mutation::misaligned_atomic, "misaligned-atomic", "aim an atomic 4 bytes beside its target" },
 	{ Mutation::four_byte_atomic, "four-byte-atomic", "ask for an atomic on 4 bytes" },

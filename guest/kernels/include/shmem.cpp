@@ -74,6 +74,8 @@ void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint
 		       uint64_t value, SignalOp op)
 {
 	Qp &own = qp(pe, q);
+	// Where messages may overtake each other, the fence is what keeps the signal behind the data.
+	uint8_t behind = mutated(Mutation::drop_signal_fence) ? 0 : VRNIC_WQE_FENCE;
 	Wqe change = op == SignalOp::add ? adder(pe, signal, value, sink) :
 					   Wqe::inlined(&value, sizeof(value), remote(pe, signal), rkey(pe));
 
@@ -86,7 +88,7 @@ void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint
 	uint64_t base = own.reserve(2);
 
 	own.fill(base, Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
-	change.set_flags(VRNIC_WQE_SIGNAL);
+	change.set_flags(VRNIC_WQE_SIGNAL | behind);
 	own.fill(base + 1, change);
 	own.publish(base, 2);
 }

@@ -7,7 +7,7 @@
 //   hello                                   pe pes
 //   memory SIZE                             address key, and the memory's descriptor
 //   cq ADDRESS KEY MODE OVERRUN LOG         cqn
-//   qp SQ DBR KEY CQN LOG POLICY FLAGS START  qpn
+//   qp SQ DBR KEY CQN TRANSPORT LOG POLICY FLAGS START  qpn
 //   identify                                gid mac, as in an endpoint line
 //   meet PEER ENDPOINT                      the peer's endpoint line
 //   connect ENDPOINT                        (of the own side, then of the peer, separated by "|")
@@ -67,9 +67,9 @@ public:
 
 	bool create_qp(struct vrnic_create_qp &qp) override
 	{
-		return ask("qp %" PRIx64 " %" PRIx64 " %" PRIx32 " %" PRIx32 " %x %x %" PRIx32 " %" PRIx32,
+		return ask("qp %" PRIx64 " %" PRIx64 " %" PRIx32 " %" PRIx32 " %x %x %x %" PRIx32 " %" PRIx32,
 			   static_cast<uint64_t>(qp.sq_address), static_cast<uint64_t>(qp.dbr_address), qp.ring_key,
-			   qp.send_cq, qp.sq_log_size, qp.dbr_policy, qp.flags, qp.start_index) &&
+			   qp.send_cq, qp.transport, qp.sq_log_size, qp.dbr_policy, qp.flags, qp.start_index) &&
 		       (sscanf(reply_, "ok %" SCNx32, &qp.qpn) == 1 || confused());
 	}
 

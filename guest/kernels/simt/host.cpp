@@ -93,7 +93,7 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 	create.dbr_address = options_.dbr_policy == VRNIC_DBR_NONE ? 0 : rings.address + dbr;
 	create.ring_key = rings.key;
 	create.send_cq = create.recv_cq = qp.cqn;
-	create.transport = VRNIC_TRANSPORT_ROCE_RC;
+	create.transport = options_.transport;
 	create.sq_log_size = options_.log_depth;
 	create.rq_log_size = VRNIC_NO_RECV_RING;
 	create.dbr_policy = options_.dbr_policy;

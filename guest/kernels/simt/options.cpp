@@ -18,7 +18,7 @@ namespace {
 
 enum {
 	OPT_HARNESS = 256, OPT_ENGINE, OPT_RING, OPT_DATA, OPT_SEED, OPT_CTAS, OPT_WARPS, OPT_QPS, OPT_SLOTS, OPT_BATCH,
-	OPT_START, OPT_DBR, OPT_CQ, OPT_ORDER,
+	OPT_START, OPT_DBR, OPT_CQ, OPT_ORDER, OPT_TRANSPORT,
 	OPT_MUTATION, OPT_TOKENS, OPT_EXPERTS, OPT_TOPK, OPT_HIDDEN, OPT_STEPS, OPT_ROUTING,
 };
 
@@ -39,6 +39,7 @@ const option long_options[] = {
 	{ "batch", required_argument, nullptr, OPT_BATCH },
 	{ "start", required_argument, nullptr, OPT_START },
 	{ "dbr", required_argument, nullptr, OPT_DBR },
+	{ "transport", required_argument, nullptr, OPT_TRANSPORT },
 	{ "cq", required_argument, nullptr, OPT_CQ },
 	{ "order", required_argument, nullptr, OPT_ORDER },
 	{ "mutation", required_argument, nullptr, OPT_MUTATION },
@@ -70,6 +71,7 @@ void usage()
 	       "      --ctas, --warps N  CTAs, and warps of 32 lanes in each\n"
 	       "  -n, --messages N       messages of each rank\n"
 	       "  -s, --size BYTES       of a message, a multiple of 8\n"
+	       "      --transport T      of the queue pairs: roce-rc (default), uet-rod or uet-rud\n"
 	       "      --qps N            queue pairs to each peer\n"
 	       "      --slots N          log2 of a send ring's slots, 5..15\n"
 	       "      --batch N          WQEs a doorbell may wait for, a power of two\n"
@@ -146,6 +148,12 @@ void set(Options &options, int which, const char *value)
 	static const char *const roles[] = { "a", "b", nullptr };
 	static const char *const engines[] = { "direct", "weak", nullptr };
 	static const char *const places[] = { "vram", "host", nullptr };
+	static const char *const transports[] = { "roce-rc", "uet-rod", "uet-rud", nullptr };
+	static const uint8_t transport_codes[] = {
+		VRNIC_TRANSPORT_ROCE_RC,
+		VRNIC_TRANSPORT_UET_ROD,
+		VRNIC_TRANSPORT_UET_RUD,
+	};
 	static const char *const cqs[] = { "collapsed", "ring", "counter", nullptr };
 	static const char *const orders[] = { "record-doorbell", "doorbell-record-doorbell", nullptr };
 	static const char *const routings[] = { "uniform", "hot", "idle", nullptr };
@@ -204,6 +212,9 @@ void set(Options &options, int which, const char *value)
 		break;
 	case OPT_DBR:
 		options.dbr_policy = static_cast<uint8_t>(choice("--dbr", value, policies));
+		break;
+	case OPT_TRANSPORT:
+		options.transport = transport_codes[choice("--transport", value, transports)];
 		break;
 	case OPT_CQ:
 		options.completion = static_cast<Completion>(choice("--cq", value, cqs));

@@ -33,6 +33,7 @@ struct Options {
 	uint8_t dbr_policy = 0;
 	Completion completion = {};
 	bool ring_twice = false;
+	uint8_t transport = VRNIC_TRANSPORT_ROCE_RC;
 	// moe
 	uint32_t tokens = 0;  // of each rank
 	uint32_t experts = 0;  // of all ranks

@@ -57,7 +57,9 @@ void check_signalled(Job &job, uint64_t at, uint32_t thread)
 		return;
 	job.memory.report("C24", "the signal of thread " + std::to_string(thread) + " of rank " +
 					 std::to_string(job.previous_pe()) + " is here, its data is not from byte " +
-					 std::to_string(byte) + "; only one queue pair keeps the two in order");
+					 std::to_string(byte) +
+					 "; only one queue pair keeps the two in order, and an unordered one only if "
+					 "the signal is fenced");
 	simt::fail("a signal came before its data");
 }
 
