@@ -110,6 +110,7 @@ class _Nic:
     def __init__(self, scheduler: VirtualScheduler, frames: deque[bytes]) -> None:
         self.scheduler = scheduler
         self.frames = frames
+        self.backlog = 0
         self.failed = ""
 
     def send(self, frame: bytes, qpn: int | None) -> None:

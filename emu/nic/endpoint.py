@@ -28,6 +28,10 @@ class EndpointHost(Protocol):
     def scheduler(self) -> Scheduler:
         """The clock."""
 
+    @property
+    def backlog(self) -> int:
+        """Frames that wait at the port."""
+
     def send(self, frame: bytes, qpn: int | None) -> None:
         """Hand a whole Ethernet frame to the port."""
 

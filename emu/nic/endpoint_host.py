@@ -25,6 +25,11 @@ class NicEndpointHost:
         self.scheduler: Scheduler = platform.scheduler
         self.wake = wake
 
+    @property
+    def backlog(self) -> int:
+        """Frames that wait at the port."""
+        return self._platform.port.backlog
+
     def send(self, frame: bytes, qpn: int | None) -> None:
         """Hand a frame to the port."""
         platform = self._platform

@@ -12,6 +12,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from emu.clock import MS, US
 from emu.nic.endpoint import EndpointHost
 from emu.nic.engine import Drop, Engine, EngineHost
 from emu.nic.work import Cause, Status, Transport
@@ -44,6 +45,12 @@ TRANSPORTS = (Transport.UET_ROD, Transport.UET_RUD)
 
 _TURN = 32
 """PDCs served before the loop looks at its other work."""
+_BACKLOG = 256
+"""Frames at the port from which on nobody is served: a NIC sends at the speed of its link."""
+_HOLD = 200 * US
+"""How long to wait for the port then."""
+_POSTPONE = 1 * MS
+"""How much later a deadline is looked at again while the link is behind."""
 _HEADERS = 120
 """Room for headers in the packet size that congestion control reckons with."""
 _CE = 3
@@ -379,6 +386,10 @@ class Fep:
         self._scheduled = False
         ready = self._ready
         now = self.host.scheduler.now()
+        if ready and self.host.backlog >= _BACKLOG:
+            self._scheduled = True
+            self.host.scheduler.call_at(now + _HOLD, self._run)
+            return
         for _ in range(min(len(ready), _TURN)):
             pdc = ready.popleft()
             pdc.queued = False
@@ -412,6 +423,10 @@ class Fep:
         if deadline is None:
             return
         now = self.host.scheduler.now()
+        if now >= deadline and self.host.backlog >= _BACKLOG // 2:
+            # No answer can be late yet: what it answers may still wait for the link.
+            pdc.timer = self.host.scheduler.call_at(now + _POSTPONE, partial(self._expire, pdc))
+            return
         if now >= deadline:
             pdc.expire(now)
             self.kick(pdc)

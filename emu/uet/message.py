@@ -333,6 +333,11 @@ class Message:
             self._end(failure_of(self.code))
         elif self.request.opcode in _PAYLOAD or self._placed >= self.request.length:
             self._end(None)
+        elif self.request.opcode in _ATOMICS:
+            # Its result comes in the acknowledgement or never.
+            self._end(
+                Failure(Status.BAD_RESP_ERR, Cause.NONE, "an atomic was acknowledged without its result")
+            )
 
     def _end(self, failure: Failure | None) -> None:
         if not self.done:

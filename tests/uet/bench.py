@@ -56,6 +56,7 @@ class Nic:
         self.scheduler = self.net.scheduler
         self.sent: list[bytes] = []
         self.number = 0
+        self.backlog = 0
         self.qps: dict[int, Qp] = {}
         self.drops: list[Drop] = []
         self.noted: list[tuple[str, str]] = []
