@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import emu
-from emu.cli import bench, boot, demo, doctor, driver, inspect, lab, pcap, serve, trace, wireshark
+from emu.cli import bench, boot, compare, demo, doctor, driver, inspect, lab, pcap, serve, trace, wireshark
 
 __all__ = ["app", "main"]
 
@@ -33,6 +33,7 @@ app.add_typer(driver.app, name="driver")
 app.add_typer(pcap.app, name="pcap")
 app.add_typer(wireshark.app, name="wireshark")
 app.add_typer(bench.app, name="bench")
+app.add_typer(compare.app, name="compare")
 
 
 def _version(value: bool) -> None:

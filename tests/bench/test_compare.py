@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What UET cures of RoCE, measured: only what was lost goes out again, every path is used, incast settles."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import emu.cli.compare
+from emu.bench.compare import LOSSES, WORKLOADS, Outcome, Workload, compare_transports, run
+from emu.cli.main import app
+
+BULK = Workload("2 MiB write", (2 << 20,))
+MOE, WHOLE, INCAST = WORKLOADS
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("paths", [1, 8])
+def test_uet_repeats_what_was_lost_and_no_more(paths: int, loss: float) -> None:
+    found = run(BULK, "uet-rud", paths, loss)
+    assert found.failed == ""
+    assert found.lost <= found.resent <= 1.2 * found.lost
+    assert all(abs(share * paths - 1) <= 0.2 for share in found.shares)
+
+
+def test_roce_repeats_far_more_on_its_one_path() -> None:
+    found = run(BULK, "roce-rc", 8, 0.01)
+    assert found.failed == ""
+    assert found.lost > 0
+    assert found.resent > 10 * found.lost
+    assert sorted(found.shares) == [0.0] * 7 + [1.0]
+
+
+def test_spraying_reorders_and_is_faster_than_one_path() -> None:
+    roce, uet = (run(BULK, transport, 8, 0.0) for transport in ("roce-rc", "uet-rud"))
+    assert (roce.reordered, roce.resent, uet.resent) == (0, 0, 0)
+    assert uet.reordered > 50
+    assert uet.time < 0.6 * roce.time
+
+
+def test_messages_of_many_sizes_keep_their_tail_under_loss() -> None:
+    roce, uet = (run(MOE, transport, 8, 0.01) for transport in ("roce-rc", "uet-rud"))
+    assert roce.failed == uet.failed == ""
+    assert 1 <= uet.tail < 3
+    assert uet.time < roce.time
+
+
+def test_incast_settles_by_trimming() -> None:
+    roce, uet = (run(INCAST, transport, 1, 0.0) for transport in ("roce-rc", "uet-rud"))
+    assert roce.failed == uet.failed == ""
+    assert 0 < uet.resent <= 1.2 * uet.lost
+    assert uet.lost < roce.lost
+    # Eight senders share one link: the least it can take is what the link needs for all bytes.
+    assert uet.time < 2 * (8 << 20) * 1_000_000_000 // 12_500_000_000
+
+
+def test_a_run_repeats_exactly_and_seeds_differ() -> None:
+    first = run(BULK, "uet-rud", 8, 0.05)
+    assert run(BULK, "uet-rud", 8, 0.05) == first
+    assert run(BULK, "uet-rud", 8, 0.05, seed=2) != first
+
+
+def test_a_link_that_carries_nothing_is_a_failure_not_a_hang() -> None:
+    for transport in ("roce-rc", "uet-rud"):
+        assert run(Workload("one", (4096,)), transport, 1, 1.0).failed
+
+
+@pytest.mark.full
+def test_every_comparison_ends_right() -> None:
+    for outcome in compare_transports():
+        assert outcome.failed == "", outcome
+        if outcome.transport == "uet-rud":
+            assert outcome.lost <= outcome.resent <= 1.2 * outcome.lost, outcome
+            assert all(abs(share * outcome.paths - 1) <= 0.2 for share in outcome.shares), outcome
+
+
+def vrnic(monkeypatch: pytest.MonkeyPatch, outcomes: list[Outcome], *words: str) -> tuple[int, str]:
+    monkeypatch.setattr(emu.cli.compare, "compare_transports", lambda **_: outcomes)
+    monkeypatch.setenv("COLUMNS", "120")
+    done = CliRunner().invoke(app, ["compare", "transports", *words])
+    return done.exit_code, done.stdout
+
+
+def test_the_command_prints_a_table_and_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    workload = Workload("small", (65536,), losses=(0.0, 0.01), paths=(8,))
+    outcomes = compare_transports([workload], progress=told.append)
+    assert told == ["small, 8 paths, loss 0", "small, 8 paths, loss 0.01"]
+    code, text = vrnic(monkeypatch, outcomes)
+    assert code == 0
+    for outcome in outcomes:
+        assert f"{outcome.time / 1e6:.3f} ms" in text
+    bars = [line.count("█") for line in text.splitlines() if "█" in line]
+    longest = max(outcome.time for outcome in outcomes)
+    assert bars == [max(1, round(50 * outcome.time / longest)) for outcome in outcomes]
+
+
+def test_the_command_fails_when_a_run_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = run(Workload("one", (4096,)), "roce-rc", 1, 1.0)
+    code, text = vrnic(monkeypatch, [broken], "--json")
+    assert code == 1
+    assert json.loads(text)[0]["failed"] == broken.failed
+    assert broken.failed in vrnic(monkeypatch, [broken])[1]
