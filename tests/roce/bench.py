@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from emu.clock import US, Timer, VirtualScheduler
@@ -364,6 +364,7 @@ class Pair:
         return side.host.regions[RKEY].data
 
 
+@cache
 def pattern(length: int, seed: int = 1) -> bytes:
     """Bytes that differ from place to place."""
     return bytes((index * 7 + index // 251 + seed) & 0xFF for index in range(length))

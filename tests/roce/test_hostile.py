@@ -10,11 +10,12 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.nic.work import Opcode, QpState, SendRequest, Sge
+from emu.nic.work import AddressHandle, Opcode, QpState, SendRequest, Sge, Transport
 from emu.wire.icrc import icrc
 from emu.wire.opcodes import BY_OPCODE
 from tests.roce.bench import BASE, LKEY, RKEY, Pair, silence
 
+_HANDLE = AddressHandle(bytes(6), bytes(6), bytes(16), bytes(16))
 _WORDS = st.sampled_from([0, 1, 7, 8, 1024, 1 << 16, 1 << 31, (1 << 31) + 1, 0xFFFFFFFF])
 _PSNS = st.integers(96, 140)
 
@@ -45,6 +46,9 @@ def _posts(draw: st.DrawFn) -> SendRequest:
         compare=draw(st.sampled_from([0, (1 << 64) - 1, -5])),
         immediate=draw(st.sampled_from([0, 0xFFFFFFFF, 1 << 40])),
         fence=draw(st.booleans()),
+        handle=draw(st.sampled_from([None, _HANDLE])),
+        dest_qpn=draw(st.sampled_from([1, 0x11, 0xFFFFFF])),
+        qkey=draw(st.sampled_from([0, 0x80000000, 0xFFFFFFFF])),
     )
 
 
@@ -54,10 +58,13 @@ _ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
-@given(_ACTIONS)
-def test_no_sequence_of_packets_and_posts_raises(actions: list[object]) -> None:
-    pair = Pair(silence, path_mtu=256)
+_SERVICES = st.sampled_from([Transport.ROCE_RC, Transport.ROCE_UC, Transport.ROCE_UD])
+
+
+@settings(max_examples=600, deadline=None)
+@given(_ACTIONS, _SERVICES)
+def test_no_sequence_of_packets_and_posts_raises(actions: list[object], service: Transport) -> None:
+    pair = Pair(silence, path_mtu=256, transport=service)
     b, scheduler = pair.b, pair.scheduler
     for action in actions:
         if isinstance(action, SendRequest):
@@ -85,12 +92,14 @@ def test_no_sequence_of_packets_and_posts_raises(actions: list[object]) -> None:
     st.lists(
         st.tuples(_frames(), st.lists(st.tuples(st.integers(14, 200), st.integers(0, 7)), max_size=4)),
         max_size=12,
-    )
+    ),
+    _SERVICES,
 )
 def test_bit_flips_under_a_right_icrc_do_not_raise(
     frames: list[tuple[tuple[int, int, bytes, bytes, bool, bytes], list[tuple[int, int]]]],
+    service: Transport,
 ) -> None:
-    pair = Pair(silence, path_mtu=256)
+    pair = Pair(silence, path_mtu=256, transport=service)
     for _ in range(4):
         pair.a.post(Opcode.READ, 600)
     for (opcode, psn, extension, payload, ask, tail), flips in frames:

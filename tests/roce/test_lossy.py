@@ -6,11 +6,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.clock import US
-from emu.nic.work import Opcode, QpState, Sge, Status
+from emu.nic.work import Opcode, QpState, Sge, Status, Transport
 from tests.roce.bench import BASE, LATENCY, LKEY, RKEY, Host, Impairment, Pair, pattern, perfect
 
 _SLOT = 0x1000
@@ -96,7 +97,8 @@ def _memory(pair: Pair) -> list[bytes]:
     return [bytes(memory) for side in (pair.a, pair.b) for memory in (pair.local(side), pair.remote(side))]
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.timeout(600)
+@settings(max_examples=2000, deadline=None, print_blob=True)
 @given(
     steps=_STEPS,
     seed=st.integers(0, 1 << 32),
@@ -159,3 +161,52 @@ def test_both_directions_at_once_over_a_bad_link() -> None:
         assert side.host.statuses == [(number, Status.SUCCESS) for number in range(20)]
         assert pair.remote(side)[:60000] == pattern(1 << 16, seed)[:60000]
     assert pair.a.host.retransmitted and pair.b.host.retransmitted
+
+
+_UNRELIABLE_OPCODES = st.sampled_from([Opcode.SEND, Opcode.SEND_IMM, Opcode.WRITE_IMM, Opcode.NOP])
+
+
+@settings(max_examples=500, deadline=None, print_blob=True)
+@given(
+    steps=st.lists(st.tuples(_UNRELIABLE_OPCODES, _LENGTHS), min_size=1, max_size=12),
+    seed=st.integers(0, 1 << 32),
+    loss=_RATES,
+    damage=_RATES,
+    psn=st.sampled_from([0, 100, 0xFFFFF8]),
+)
+def test_an_unreliable_connection_delivers_whole_messages_in_order(
+    steps: list[tuple[Opcode, int]], seed: int, loss: float, damage: float, psn: int
+) -> None:
+    pair = Pair(_impairment(seed, loss, 0.0, damage, 0.0), psn=psn, path_mtu=256, transport=Transport.ROCE_UC)
+    pair.local(pair.a)[:] = pattern(1 << 16)
+    for number in range(len(steps)):
+        pair.b.post_receive(number, _SLOT, BASE + number * _SLOT)
+    for number, (opcode, length) in enumerate(steps):
+        length = 0 if opcode is Opcode.NOP else length
+        sges = [Sge(BASE + number, length, LKEY)] if length else []
+        # A WRITE's data goes where only it goes; its number comes as immediate data.
+        pair.a.post(opcode, length, sges=sges, remote_address=BASE + number * _SLOT, immediate=number)
+    pair.run()
+    assert pair.a.host.statuses == [(number, Status.SUCCESS) for number in range(len(steps))]
+    assert pair.b.host.sent == [] and pair.b.host.moves == []
+    position = 0
+    for place, completion in enumerate(pair.b.host.completions):
+        assert (completion.index, completion.status) == (place, Status.SUCCESS)
+        while not _fits(steps[position], completion.immediate, position, completion.length):
+            position += 1
+        opcode, length = steps[position]
+        memory = pair.remote(pair.b) if opcode is Opcode.WRITE_IMM else pair.local(pair.b)
+        at = (position if opcode is Opcode.WRITE_IMM else place) * _SLOT
+        if opcode is not Opcode.SEND:
+            assert memory[at : at + length] == pattern(1 << 16)[position : position + length]
+        position += 1
+    if not loss and not damage:
+        assert len(pair.b.host.completions) == sum(opcode is not Opcode.NOP for opcode, _ in steps)
+
+
+def _fits(step: tuple[Opcode, int], immediate: int | None, number: int, length: int) -> bool:
+    """Whether what was received can be this step."""
+    opcode, size = step
+    if opcode is Opcode.SEND:
+        return immediate is None and size == length
+    return opcode is not Opcode.NOP and immediate == number and size == length
