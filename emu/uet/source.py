@@ -456,6 +456,10 @@ class Source:
             return False
         outgoing.asks = 0
         self._lose(outgoing, now, "no answer in time")
+        for other in self.unacked.values():
+            # They would fill the window that this one needs; an answer still tells which of them arrived.
+            if other.state is State.FLIGHT and other.sent_at + patience <= now:
+                self._lose(other, now, "no answer in time")
         if self._pdc.rod:
             self._go_back(outgoing.psn, now)
         return True

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Congestion control and spraying over a bottleneck, and over links that trim, mark and lose."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+from emu.clock import MS, NS_PER_S, US
+from emu.events import EventBus
+from emu.fabric.switch import Switch
+from emu.nic.work import Opcode, Status
+from emu.uet import NsccConfig, Parameters
+from emu.uet.entropy import EntropySelector
+from emu.uet.nscc import Nscc
+from emu.wire.uet_names import NackCode
+from tests.roce.bench import LKEY, RKEY
+from tests.uet.bench import Net, Nic, Qp, connect
+
+RATE = 12_500_000_000
+BASE_RTT = 12 * US
+BDP = RATE * BASE_RTT // NS_PER_S
+MTU = 4096
+PARAMETERS = Parameters(
+    nscc=NsccConfig(base_rtt_ns=BASE_RTT, bytes_per_second=RATE), tail_loss_ns=500 * US, rto_ns=2 * MS
+)
+
+
+def mark(frame: bytes) -> bytes:
+    """The IPv4 frame with CE."""
+    marked = bytearray(frame)
+    marked[15] |= 3
+    marked[24:26] = bytes(2)
+    total = sum(word for (word,) in struct.iter_unpack(">H", marked[14:34]))
+    total = (total & 0xFFFF) + (total >> 16)
+    struct.pack_into(">H", marked, 24, ~(total + (total >> 16)) & 0xFFFF)
+    return bytes(marked)
+
+
+class Bottleneck:
+    """One queue before each receiver: marks with growing probability from 0.2 to 0.8 BDP, drops above 5."""
+
+    def __init__(self) -> None:
+        self._free: dict[bytes, int] = {}
+        self._random = random.Random(1)
+        self.waits: list[tuple[int, int]] = []
+        self.dropped = 0
+
+    def __call__(self, sender: Nic, number: int, frame: bytes) -> list[tuple[int, bytes]]:
+        now = sender.scheduler.now()
+        free = max(self._free.get(frame[:6], 0), now)
+        wait = free - now
+        if len(frame) > MTU:
+            depth = wait * RATE / NS_PER_S
+            if depth > 5 * BDP:
+                self.dropped += 1
+                return []
+            self.waits.append((now, wait))
+            if self._random.random() < (depth / BDP - 0.2) / 0.6:
+                frame = mark(frame)
+        time = len(frame) * NS_PER_S // RATE
+        self._free[frame[:6]] = free + time
+        return [(wait + time + 5 * US, frame)]
+
+
+def incast(senders: int, size: int) -> tuple[Net, Bottleneck, list[tuple[Qp, Qp]]]:
+    """``senders`` NICs that each WRITE ``size`` bytes to one at the same time."""
+    bottleneck = Bottleneck()
+    net = Net(bottleneck)
+    sink = net.nic("sink", PARAMETERS)
+    pairs = [connect(net.nic(f"a{index}", PARAMETERS), sink, path_mtu=MTU) for index in range(senders)]
+    for index, (left, right) in enumerate(pairs):
+        left.host.memory(LKEY, size)[:] = random.Random(index).randbytes(size)
+        right.host.memory(RKEY, size)
+        left.post(Opcode.WRITE, size)
+    return net, bottleneck, pairs
+
+
+def finish(net: Net, pairs: list[tuple[Qp, Qp]]) -> int:
+    """Run until all is done; when the last was (ns)."""
+    while not all(left.host.completions for left, _ in pairs):
+        net.scheduler.run(until=net.scheduler.now() + 20 * US)
+    for left, right in pairs:
+        assert left.host.statuses == [(0, Status.SUCCESS)]
+        assert right.host.regions[RKEY].data == left.host.regions[LKEY].data
+    return net.scheduler.now()
+
+
+def test_two_flows_share_a_bottleneck_and_keep_its_queue_short() -> None:
+    net, bottleneck, pairs = incast(2, 2 << 20)
+    net.scheduler.run(until=300 * US)
+    sources = [pdc.source for left, _ in pairs for pdc in left.nic.fep.pdcs.values()]
+    first, second = (source.nscc.cwnd for source in sources)
+    assert abs(first - second) <= 0.1 * max(first, second)
+    done = finish(net, pairs)
+    assert done <= 1.25 * 2 * (2 << 20) * NS_PER_S / RATE
+    late = [wait for when, wait in bottleneck.waits if when > 100 * US]
+    assert sum(late) / len(late) <= BASE_RTT, "the target for queueing without trimming"
+    assert bottleneck.dropped == 0
+
+
+def test_an_incast_of_sixteen_settles() -> None:
+    net, bottleneck, pairs = incast(16, 1 << 20)
+    done = finish(net, pairs)
+    again = sum(len(left.nic.retransmitted) for left, _ in pairs)
+    assert again == bottleneck.dropped > 0, "only what was dropped is sent again"
+    assert done <= 5 * 16 * (1 << 20) * NS_PER_S / RATE
+    quiet = [wait for when, wait in bottleneck.waits if when > 2 * MS]
+    assert sum(quiet) / len(quiet) <= 2 * BASE_RTT
+
+
+def test_a_window_follows_marks_and_delay() -> None:
+    window = Nscc(PARAMETERS.nscc, MTU)
+    assert window.cwnd == window.max_wnd == 1.5 * BDP
+    full, now = window.cwnd, 0
+    received = 0
+    for _ in range(400):
+        now += 2 * US
+        received += 16
+        window.acknowledged(now, 0, received=received % (1 << 24), marked=True, sample=40 * US)
+    shrunk = window.cwnd
+    assert MTU <= shrunk < full / 4
+    for _ in range(4000):
+        now += 2 * US
+        received += 16
+        window.acknowledged(now, 0, received=received % (1 << 24), marked=False, sample=BASE_RTT)
+    assert shrunk < window.cwnd <= window.max_wnd
+    before = window.cwnd
+    window.lost(MTU)
+    assert window.cwnd == before - MTU
+    window.acknowledged(now, 0, received=0, marked=False, sample=None)
+    assert window.cwnd == before - MTU, "an old counter and no sample say nothing"
+
+
+def test_marked_paths_are_left_out_unless_most_are() -> None:
+    selector = EntropySelector(8, 1)
+    values = selector.values
+    assert len(set(values)) == 8
+    assert [selector.pick(0) for _ in range(8)] == values
+    selector.bar(values[0], 100)
+    assert {selector.pick(50) for _ in range(16)} == set(values[1:])
+    assert {selector.pick(100) for _ in range(16)} == set(values)
+    for value in values[:5]:
+        selector.bar(value, 1000)
+    assert {selector.pick(500) for _ in range(16)} == set(values)
+
+
+def test_links_that_trim_mark_and_lose() -> None:
+    """The lab's own switch between two endpoints."""
+    net = Net()
+    switch = Switch(net.scheduler, EventBus())
+    a, b = net.nic("a"), net.nic("b")
+    ends = {}
+    for nic in (a, b):
+        end = ends[nic.name] = switch.port(nic.name, trim=0.05, mark=0.1, loss=0.01, seed=3, delay_ns=1000)
+        end.attach(nic.deliver)
+    net.carry = lambda sender, number, frame: ends[sender.name].send(frame)  # type: ignore[method-assign]
+    left, right = connect(a, b)
+    size = 1 << 19
+    left.host.memory(LKEY, size)[:] = random.Random(1).randbytes(size)
+    right.host.memory(RKEY, size)
+    left.post(Opcode.WRITE, size)
+    net.scheduler.run(until=10_000 * MS)
+    assert left.host.statuses == [(0, Status.SUCCESS)]
+    assert right.host.regions[RKEY].data == left.host.regions[LKEY].data
+    told = [NackCode(packet.word >> 8) for packet in b.packets() if packet.is_nack]
+    assert {NackCode.TRIMMED, NackCode.TRIMMED_LASTHOP} <= set(told)
+    assert any(packet.flags & 0x20 for packet in b.packets() if packet.is_ack)
+    trimmed = sum(code in (NackCode.TRIMMED, NackCode.TRIMMED_LASTHOP) for code in told)
+    assert trimmed <= len(a.retransmitted) <= 1.5 * trimmed
