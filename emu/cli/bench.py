@@ -114,3 +114,34 @@ def uet(as_json: JsonFlag = False) -> None:
             ("4,096 PDCs slower by", f"{report.slowdown:.0%}", f"at most {SCALE_TARGET:.0%}"),
         ),
     )
+
+
+@app.command()
+@guarded
+def submit(as_json: JsonFlag = False) -> None:
+    """8-byte puts between two guests: from one lane, from warps together and alone, through a CPU.
+
+    Doorbells, fetches, completions and CPU touches are counts for each message, as on hardware; rates are the
+    emulator's, comparable with each other only.
+
+    Example: `vrnic bench submit`.
+    """
+    from emu.bench.submit import run_submit_bench
+
+    report = run_submit_bench(progress=lambda line: errors.print(line, style="dim", highlight=False))
+    if as_json:
+        print_json(report.to_json())
+        return
+    rows = [
+        (
+            cost.name,
+            f"{cost.doorbells:.3f}",
+            f"{cost.fetches:.3f}",
+            f"{cost.completions:.3f}",
+            f"{cost.cpu_touches:.1f}",
+            f"{report.ratio(cost):.2f}",
+        )
+        for cost in report.costs
+    ]
+    columns = ("submitted by", "doorbells", "fetches", "completions", "CPU touches", "rate")
+    print_table(f"For each 8-byte put ({report.accelerator}, {report.rounds} rounds)", columns, rows)

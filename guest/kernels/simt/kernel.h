@@ -18,6 +18,7 @@ struct Job {
 	uint64_t base;  // offset in the heap where the kernel's own part begins
 	uint64_t messages = 0;  // for the report
 	uint64_t bytes = 0;
+	uint64_t ticks = 0;  // of the machine's clock, while lanes ran
 	std::string detail = {};  // more JSON members, each with a comma before it
 
 	// Memory of the own heap, for the host: while no lane runs.

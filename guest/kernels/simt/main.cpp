@@ -33,9 +33,11 @@ int report(const Options &options, const Machine &machine, Host *host, const Job
 	       machine.pe, options.weak ? "weak" : "direct", static_cast<unsigned long long>(options.seed),
 	       ok ? "true" : "false", error.empty() ? "true" : "false");
 	if (job)
-		printf(",\"messages\":%llu,\"bytes\":%llu,\"doorbells\":%llu%s",
+		printf(",\"messages\":%llu,\"bytes\":%llu,\"doorbells\":%llu,\"seconds\":%.6f%s",
 		       static_cast<unsigned long long>(job->messages), static_cast<unsigned long long>(job->bytes),
-		       static_cast<unsigned long long>(host->rings()), job->detail.c_str());
+		       static_cast<unsigned long long>(host->rings()),
+		       static_cast<double>(job->ticks) / static_cast<double>(machine.ticks_per_second),
+		       job->detail.c_str());
 	printf(",\"violations\":[");
 	for (size_t i = 0; host && i < host->memory().violations().size(); i++) {
 		const simt::Violation &violation = host->memory().violations()[i];
@@ -77,7 +79,12 @@ int run(Options &options, const Kernel &kernel, Machine &machine)
 	kernel.prepare(job);
 	if (!machine.sync())
 		return report(options, machine, &host, &job, machine.error());
-	if (!grid.run([&] { kernel.lane(job); })) {
+	job.ticks = machine.clock();
+
+	bool finished = grid.run([&] { kernel.lane(job); });
+
+	job.ticks = machine.clock() - job.ticks;
+	if (!finished) {
 		std::string cause = host.explain();
 
 		return report(options, machine, &host, &job, grid.error() + (cause.empty() ? "" : "; " + cause));
