@@ -57,8 +57,9 @@ class Outcome:
     """One run. ``time`` is in virtual nanoseconds; ``lost`` and ``resent`` are payload bytes.
 
     ``tail`` is the slowest message's time as a multiple of the median's, ``reordered`` the data packets that
-    arrived after a later one of the same sender, ``shares`` what each path carried of all data packets.
-    ``failed`` names what went wrong, or is empty.
+    arrived after a later one of the same sender, ``queue`` the nanoseconds that a data packet waited before
+    the receiver on average, ``shares`` what each path carried of all data packets. ``failed`` names what
+    went wrong, or is empty.
     """
 
     workload: str
@@ -70,6 +71,7 @@ class Outcome:
     resent: int
     reordered: int
     tail: float
+    queue: float
     shares: tuple[float, ...]
     failed: str
 
@@ -126,6 +128,7 @@ def run(workload: Workload, transport: str, paths: int, loss: float, seed: int =
         resent=network.resent,
         reordered=network.reordered,
         tail=max(times) / statistics.median(times) if times else 0.0,
+        queue=network.waited / max(1, network.arrived),
         shares=tuple(packets / carried for packets in network.packets),
         failed=failed,
     )

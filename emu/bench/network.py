@@ -4,8 +4,8 @@
 A host's link and each of the ``paths`` between two hosts take time for every byte. A single path is as fast
 as the link, one of several half as fast, and each is a little longer than the one before, so packets overtake
 each other. A new UDP source port takes the next path in turn. A full path holds its sender back, and it loses
-frames at random. The port before a receiver marks packets (ECN) once a quarter of its queue is taken, and
-trims or else drops what does not fit: there is no priority flow control.
+frames at random. As the queue before a receiver grows, its port marks packets (ECN), then trims, then drops
+them: there is no priority flow control.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ PATH_STEP_NS = 200
 """Each further path is this much longer."""
 PATH_QUEUE_NS = 20 * US
 """Waiting time on a path from which on it holds the sender back."""
-PORT_QUEUE = 1 << 20
-"""Bytes that wait at most for a receiver."""
+MARK_FROM, MARK_TO, TRIM_AT, DROP_AT = 0.2, 0.8, 1.0, 5.0
+"""Bytes that wait for a receiver when its port begins to mark, marks all, trims and drops data, as multiples
+of what the link carries in a round trip: the settings that UET's congestion control assumes of a switch.
+"""
 AHEAD = 64
 """Frames that may wait for a host's own link before its transports stop sending."""
 PACE_NS = 2 * US
@@ -49,9 +51,8 @@ _HEADERS = {Transport.ROCE_RC: 58, Transport.UET_RUD: 98}
 _DATA = 512
 
 
-def _parameters(paths: int) -> Parameters:
+def _parameters(paths: int, round_trip: int) -> Parameters:
     """UET's configuration for this network, with the specification's times."""
-    round_trip = 2 * (PATH_NS + PATH_STEP_NS * (paths - 1)) + 2 * US
     return Parameters(
         paths=paths,
         rto_ns=MS,
@@ -75,11 +76,14 @@ class Network:
         self.transport = transport
         self.loss = loss
         self.scheduler = VirtualScheduler()
-        self.parameters = _parameters(paths)
+        self.round_trip = 2 * (PATH_NS + PATH_STEP_NS * (paths - 1)) + 2 * US
+        self.parameters = _parameters(paths, self.round_trip)
         self.hosts: dict[bytes, Host] = {}
         self.lost = 0
         self.resent = 0
         self.reordered = 0
+        self.arrived = 0
+        self.waited = 0
         self.packets = [0] * paths
         self._paths: dict[bytes, list[_Path]] = {}
         self._turns: dict[bytes, int] = {}
@@ -106,13 +110,17 @@ class Network:
         path.free_at = max(now, path.free_at) + len(frame) * NS_PER_S // self._speed
         data = len(frame) >= _DATA
         self.packets[number] += data
-        if self._random.random() < self.loss:
+        if self.chance(self.loss):
             self.drop(frame)
         else:
             sequence = self.hosts[frame[6:12]].sent
             arrive = partial(self.hosts[frame[0:6]].arrive, frame, sequence)
             self.scheduler.call_at(path.free_at + PATH_NS + PATH_STEP_NS * number, arrive)
         return max(now + len(frame) * NS_PER_S // RATE, path.free_at - PATH_QUEUE_NS)
+
+    def chance(self, probability: float) -> bool:
+        """True with ``probability``, which may lie beyond 0 and 1."""
+        return self._random.random() < probability
 
     def drop(self, frame: bytes) -> None:
         """A frame is gone."""
@@ -251,18 +259,22 @@ class Host:
     def arrive(self, frame: bytes, sequence: int) -> None:
         """A frame came off its path: it waits at the port, or does not fit."""
         now = self.scheduler.now()
-        waiting = max(0, self._port_free_at - now) * RATE // NS_PER_S
+        data = len(frame) >= _DATA
+        wait = max(0, self._port_free_at - now)
+        waiting = wait / self.network.round_trip
         kept = frame
-        if waiting + len(frame) > PORT_QUEUE:
-            kept = trim(frame, last_hop=True) or (frame if len(frame) < _DATA else b"")
+        if data and waiting > TRIM_AT:
+            kept = trim(frame, last_hop=True) or (frame if waiting <= DROP_AT else b"")
             if kept is not frame:
                 self.network.drop(frame)
             if not kept:
                 return
-        elif waiting > PORT_QUEUE // 4:
-            kept = mark(frame) or frame
+        if waiting > MARK_FROM and self.network.chance((waiting - MARK_FROM) / (MARK_TO - MARK_FROM)):
+            kept = mark(kept) or kept
         self._port_free_at = max(now, self._port_free_at) + len(kept) * NS_PER_S // RATE
-        if len(frame) >= _DATA:
+        if data:
+            self.network.arrived += 1
+            self.network.waited += wait
             source = frame[6:12]
             self.network.reordered += sequence < self._newest.get(source, 0)
             self._newest[source] = max(sequence, self._newest.get(source, 0))

@@ -57,13 +57,27 @@ def _show(outcomes: Sequence[Outcome]) -> None:
             f"{outcome.resent:,}",
             f"{outcome.reordered:,}",
             f"{outcome.tail:.1f}",
+            f"{outcome.queue / 1e3:.1f} us",
             f"{max(outcome.shares):.0%}",
         )
         for outcome in outcomes
     ]
-    columns = ("work", "paths", "loss", "transport", "time", "lost", "resent", "reordered", "tail", "share")
+    columns = (
+        "work",
+        "paths",
+        "loss",
+        "transport",
+        "time",
+        "lost",
+        "resent",
+        "reordered",
+        "tail",
+        "queue",
+        "share",
+    )
     print_table("RoCEv2 and UET in virtual time", columns, rows)
-    console.print("lost, resent: payload bytes. tail: slowest message to median. share: of the busiest path.")
+    console.print("lost, resent: payload bytes. tail: slowest message to median.", highlight=False)
+    console.print("queue: mean wait before the receiver. share: of the busiest path.", highlight=False)
     for outcome in outcomes:
         if outcome.failed:
             where = f"{outcome.workload}, {outcome.transport}, {outcome.paths} paths, loss {outcome.loss:g}"

@@ -56,6 +56,17 @@ def test_incast_settles_by_trimming() -> None:
     assert uet.time < 2 * (8 << 20) * 1_000_000_000 // 12_500_000_000
 
 
+def test_congestion_control_keeps_the_queue_short() -> None:
+    # Three quarters of the 12 us round trip is what it aims at.
+    two = run(Workload("two flows", (65536,) * 128, senders=2), "uet-rud", 1, 0.0)
+    assert two.failed == ""
+    assert two.queue < 9_000
+    sixteen = run(Workload("incast of 16", (65536,) * 4, senders=16), "uet-rud", 1, 0.0)
+    assert sixteen.failed == ""
+    assert sixteen.queue < 12_000
+    assert sixteen.time < 2 * (4 << 20) * 1_000_000_000 // 12_500_000_000
+
+
 def test_a_run_repeats_exactly_and_seeds_differ() -> None:
     first = run(BULK, "uet-rud", 8, 0.05)
     assert run(BULK, "uet-rud", 8, 0.05) == first
