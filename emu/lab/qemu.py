@@ -54,7 +54,7 @@ class PluggedFunction:
 
 @dataclass(frozen=True, slots=True)
 class JoinedNetwork:
-    """A virtio network device ``name`` ("node0.nic0"), between the server's socket and QEMU's (``remote``)."""
+    """A virtio network device ``name`` ("node0.nic0") between the server's socket and QEMU's, ``remote``."""
 
     name: str
     mac: str

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from emu.lab.failure import LabFailure
-from emu.lab.qemu import PluggedFunction, QemuCommand, Share
+from emu.lab.qemu import JoinedNetwork, PluggedFunction, QemuCommand, Share
 
 COMMAND = QemuCommand(
     executable=("qemu-system-x86_64", "-L", "/firmware"),
@@ -93,3 +93,24 @@ def test_a_socket_path_the_system_cannot_hold_is_refused() -> None:
     with pytest.raises(LabFailure, match="too long for a socket") as caught:
         replace(COMMAND, directory=Path("/" + "d" * 100)).argv()
     assert "VRNIC_RUN" in caught.value.hint
+
+
+def test_a_virtio_network_device_talks_to_the_servers_socket() -> None:
+    network = JoinedNetwork(
+        "node0.nic1", "02:76:72:00:00:02", Path("/run/lab/a,b.net"), Path("/run/lab/node0.nic1.qemu")
+    )
+    argv = replace(COMMAND, networks=(network,)).argv()
+    assert values(argv, "-netdev") == [
+        "dgram,id=net-nic1,local.type=unix,local.path=/run/lab/node0.nic1.qemu,"
+        "remote.type=unix,remote.path=/run/lab/a,,b.net"
+    ]
+    assert any(
+        device.startswith("virtio-net-pci,id=nic1,netdev=net-nic1,mac=02:76:72:00:00:02")
+        for device in values(argv, "-device")
+    )
+
+
+def test_the_socket_of_a_network_device_has_a_bounded_path() -> None:
+    network = JoinedNetwork("node0.nic1", "02:76:72:00:00:02", Path("/" + "x" * 120), Path("/run/b"))
+    with pytest.raises(LabFailure, match="too long"):
+        replace(COMMAND, networks=(network,)).argv()

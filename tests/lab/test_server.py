@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ from emu.control.client import ControlClient
 from emu.control.locate import CONTROL_SOCKET
 from emu.control.server import ControlError
 from emu.events import Kind
+from emu.lab.runner import network_paths
 from emu.lab.server import LabServer
-from emu.lab.topology import default_lab
+from emu.lab.topology import Lab, Nic, Node, default_lab
 from emu.transport.context import EndpointError
 
 
@@ -116,3 +118,32 @@ def test_a_trace_shows_what_was_asked_for_only(client: ControlClient, tmp_path: 
             reader.join(0.01)
     assert first[0]["kind"] == "LINK"
     assert first[0]["function"] == "node1.nic0"
+
+
+def test_a_virtio_network_device_hangs_on_the_switch(tmp_path: Path) -> None:
+    lab = Lab(nodes=(Node("ours"), Node("soft", (Nic(device="virtio"),), ())))
+    server = LabServer(lab, tmp_path)
+    try:
+        assert list(server.nics) == ["ours.nic0"]
+        assert lab.functions("soft") == ()
+        local, remote = network_paths(tmp_path, "soft.nic0")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as guest:
+            guest.bind(str(remote))
+            guest.settimeout(5)
+            # A broadcast from the guest reaches the other ports, not itself; what it sent was learned.
+            guest.sendto(b"\xff" * 6 + b"\x02\0\0\0\0\x09" + bytes(48), str(local))
+            _turn(server)
+            assert server.nics["ours.nic0"].nic.counters.rx_dropped == 1
+            server.switch.forward(server.switch._ports["ours.nic0"], b"\x02\0\0\0\0\x09" + bytes(54))
+            _turn(server)
+            assert guest.recv(2048) == b"\x02\0\0\0\0\x09" + bytes(54)
+    finally:
+        server.close()
+    assert not local.exists()
+
+
+def _turn(server: LabServer) -> None:
+    """A few turns of the loop, none of which waits."""
+    for _ in range(5):
+        server.loop.post(lambda: None)
+        server.loop.step()
