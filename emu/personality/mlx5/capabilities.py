@@ -101,6 +101,8 @@ GENERAL = (
     Capability("log_max_srq", 10, "shared receive queues"),
     Capability("log_max_srq_sz", 15, "descriptors one holds"),
     Capability("log_max_rmp", 10, "their receive memory pools"),
+    Capability("log_max_uctx", 8, "user contexts of direct verbs"),
+    Capability("log_max_umem", 10, "memories that their queues live in"),
     Capability("log_max_transport_domain", 10, "transport domains"),
     Capability("log_max_tis", 10, "transport interfaces, send"),
     Capability("log_max_tir", 10, "transport interfaces, receive"),

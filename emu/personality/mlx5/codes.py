@@ -85,6 +85,7 @@ class CommandOpcode(enum.IntEnum):
     DEALLOC_XRCD = 0x80F
     ALLOC_TRANSPORT_DOMAIN = 0x816
     DEALLOC_TRANSPORT_DOMAIN = 0x817
+    QUERY_LAG = 0x842
     CREATE_TIR = 0x900
     MODIFY_TIR = 0x901
     DESTROY_TIR = 0x902
@@ -114,6 +115,10 @@ class CommandOpcode(enum.IntEnum):
     SET_FLOW_TABLE_ENTRY = 0x936
     DELETE_FLOW_TABLE_ENTRY = 0x938
     MODIFY_FLOW_TABLE = 0x93C
+    CREATE_UCTX = 0xA04
+    DESTROY_UCTX = 0xA06
+    CREATE_UMEM = 0xA08
+    DESTROY_UMEM = 0xA0A
 
 
 class CommandStatus(enum.IntEnum):

@@ -20,7 +20,7 @@ from emu.personality.mlx5.identity import FIRST_UAR, UAR_COUNT
 from emu.personality.mlx5.port import PortState
 from emu.personality.mlx5.steering import Steering
 
-__all__ = ["Door", "Mlx5Device", "Tir", "record_memory", "ring_memory"]
+__all__ = ["Door", "Mlx5Device", "Tir", "UserMemory", "record_memory", "ring_memory"]
 
 LAST_NUMBER = 0xFFFFFF
 FIRST_QUEUE = 0x800000
@@ -41,6 +41,24 @@ class Door:
     ring: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class UserMemory:
+    """Memory that queues live in."""
+
+    number: int
+    pages: PageList
+
+    def at(self, offset: int, length: int) -> RingMemory:
+        """A part of it. :raises NicError: BAD_FIELD, it is not inside."""
+        if offset + length > self.pages.length:
+            raise NicError(
+                ErrorKind.BAD_FIELD,
+                f"{offset:#x}+{length:#x} is outside user memory {self.number} ({self.pages.length:#x})",
+                "umem",
+            )
+        return RingMemory(self.pages, offset)
+
+
 @dataclass(slots=True)
 class Tir:
     """Where steering sends a packet: one receive queue, or one of a table."""
@@ -57,6 +75,7 @@ class _Objects:
     domains: ObjectTable[int] = field(default_factory=lambda: _table("transport domain"))
     xrcds: ObjectTable[int] = field(default_factory=lambda: _table("XRC domain"))
     counter_sets: ObjectTable[int] = field(default_factory=lambda: _table("counter set", 255, 1, 255))
+    uctxs: ObjectTable[int] = field(default_factory=lambda: _table("user context"))
     tises: ObjectTable[int] = field(default_factory=lambda: _table("TIS"))
 
 
@@ -108,6 +127,7 @@ class Mlx5Device:
         self.srqs: ObjectTable[SharedReceiveQueue] = ObjectTable(
             "shared receive queue", SMALL_TABLE, 1, LAST_NUMBER
         )
+        self.umems: ObjectTable[UserMemory] = ObjectTable("user memory", SMALL_TABLE, 1, LAST_NUMBER)
         self.doors: dict[int, Door] = {}
         self.qp_contexts: dict[int, dict[str, int]] = {}
         self.command_eq: EventQueue | None = None
@@ -119,6 +139,16 @@ class Mlx5Device:
         :raises NicError: BAD_OBJECT.
         """
         return self.nic.pds.get(number, "pd") if number else self._no_keys
+
+    def record(self, context: Mapping[str, int]) -> RingMemory:
+        """The doorbell record a queue's context names: a bus address, or a place in user memory.
+
+        :raises NicError: BAD_OBJECT, BAD_FIELD.
+        """
+        if context["dbr_umem_valid"]:
+            memory = self.umems.get(context["dbr_umem_id"], "dbr_umem_id")
+            return memory.at(context["dbr_addr"], RECORD_BYTES)
+        return record_memory(context["dbr_addr"])
 
     def queue_number(self) -> int:
         """A number for an Ethernet queue of either kind. :raises NicError: NO_RESOURCE."""

@@ -17,7 +17,7 @@ from emu.nic.work import Access, ModifyMask, QpAttributes, QpState, Transport
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.codes import OptParam, QpService, QpStateCode, RqType
 from emu.personality.mlx5.commands.command import NOTHING_OUT, Command, Handler, Request
-from emu.personality.mlx5.device import Door, Mlx5Device, record_memory, ring_memory
+from emu.personality.mlx5.device import Door, Mlx5Device, ring_memory
 from emu.personality.mlx5.formats.wqe import SLOT
 from emu.personality.mlx5.layout import commands as layout
 from emu.personality.mlx5.layout.structure import Structure
@@ -70,32 +70,23 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     elif context["rq_type"] not in (RqType.SHARED, RqType.NONE):
         raise NicError(ErrorKind.UNSUPPORTED, f"receive type {context['rq_type']} is not offered", "rq_type")
     send_bytes = 0 if context["no_sq"] else SLOT << context["log_sq_size"]
-    pages = request.pages(layout.CREATE_QP_IN.byte("pas"))
-    whole = ring_memory(context, pages, "log_page_size", receive_bytes + send_bytes)
-    size = 4096 << context["log_page_size"]
-    room = len(pages) * size - context["page_offset"] * size // 64
-    if room < receive_bytes + send_bytes:
-        raise NicError(
-            ErrorKind.BAD_FIELD,
-            f"{len(pages)} pages hold {room} bytes of {receive_bytes + send_bytes}",
-            "pas",
-        )
+    whole = _buffer(device, request, context, receive_bytes + send_bytes)
     # One buffer: receives first, sends behind.
     if receive_bytes:
-        receive = RingMemory(whole.pages, 0)
+        receive = RingMemory(whole.pages, whole.offset)
     qp = nic.create_qp(
         QpConfig(
             pd=pd,
             send_cq=nic.cqs.get(send_cq, "cqn_snd"),
             recv_cq=nic.cqs.get(receive_cq, "cqn_rcv"),
             transport=transport,
-            send=RingMemory(whole.pages, receive_bytes) if send_bytes else _NO_RING,
+            send=RingMemory(whole.pages, whole.offset + receive_bytes) if send_bytes else _NO_RING,
             send_log_size=context["log_sq_size"] if send_bytes else _NO_RING_LOG,
             receive=receive,
             receive_log_size=context["log_rq_size"],
             receive_slot_size=slot,
             srq=_srq(device, context),
-            record=record_memory(context["dbr_addr"]),
+            record=device.record(context),
             record_policy=DbrPolicy.AUTHORITATIVE,
         )
     )
@@ -115,6 +106,19 @@ def _cqs(device: Mlx5Device, context: Mapping[str, int]) -> tuple[int, int]:
     if context["rq_type"] == RqType.NONE and receive not in device.nic.cqs.items:
         receive = send
     return send, receive
+
+
+def _buffer(device: Mlx5Device, request: Request, context: Mapping[str, int], length: int) -> RingMemory:
+    """The memory of both rings. :raises NicError: BAD_OBJECT, BAD_FIELD."""
+    if request["wq_umem_valid"]:
+        umem = device.umems.get(request["wq_umem_id"], "wq_umem_id")
+        return umem.at(request["wq_umem_offset"], length)
+    pages = request.pages(layout.CREATE_QP_IN.byte("pas"))
+    size = 4096 << context["log_page_size"]
+    room = len(pages) * size - context["page_offset"] * size // 64
+    if room < length:
+        raise NicError(ErrorKind.BAD_FIELD, f"{len(pages)} pages hold {room} bytes of {length}", "pas")
+    return ring_memory(context, pages, "log_page_size", length)
 
 
 def _srq(device: Mlx5Device, context: Mapping[str, int]) -> SharedReceiveQueue | None:

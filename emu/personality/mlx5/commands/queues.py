@@ -11,7 +11,7 @@ from emu.nic.errors import ErrorKind, NicError
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.codes import EventCode
 from emu.personality.mlx5.commands.command import NOTHING_OUT, Command, Request
-from emu.personality.mlx5.device import Mlx5Device, record_memory, ring_memory
+from emu.personality.mlx5.device import Mlx5Device, ring_memory
 from emu.personality.mlx5.formats.cqe import CQE_SIZE
 from emu.personality.mlx5.formats.eqe import EQE_SIZE, EVENTS
 from emu.personality.mlx5.layout import commands as layout
@@ -74,17 +74,22 @@ def create_cq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     slot = CQE_SIZE << context["cqe_sz"]
     mode = CqMode.COLLAPSED if context["cc"] else CqMode.RING
     length = slot if context["cc"] else slot << log_size
-    pages = request.pages(layout.CREATE_CQ_IN.byte("pas"))
-    _check_room(pages, context, "log_page_size", length)
+    if request["cq_umem_valid"]:
+        umem = device.umems.get(request["cq_umem_id"], "cq_umem_id")
+        memory = umem.at(request["cq_umem_offset"], length)
+    else:
+        pages = request.pages(layout.CREATE_CQ_IN.byte("pas"))
+        _check_room(pages, context, "log_page_size", length)
+        memory = ring_memory(context, pages, "log_page_size", length)
     cq = nic.create_cq(
         device.context,
         eq,
         mode=mode,
         overrun=CqOverrun.IGNORE if context["oi"] else CqOverrun.ERROR,
         log_size=log_size,
-        memory=ring_memory(context, pages, "log_page_size", length),
+        memory=memory,
         slot_size=slot,
-        record=record_memory(context["dbr_addr"]),
+        record=device.record(context),
     )
     cq.moderate(context["cq_max_count"], context["cq_period"] * US)
     return {"cqn": cq.number}

@@ -80,6 +80,8 @@ CMD_HCA_CAP = Structure(
         "log_max_current_mc_list": (0x3F3, 5),
         "log_max_current_uc_list": (0x3FB, 5),
         "log_max_uctx": (0x463, 5),
+        "log_max_umem": (0x46B, 5),
+        "uctx_cap": (0x6A0, 32),
         "log_uar_page_sz": (0x490, 16),
     },
 )

@@ -49,6 +49,10 @@ __all__ = [
     "CREATE_TIR_OUT",
     "CREATE_TIS_IN",
     "CREATE_TIS_OUT",
+    "CREATE_UCTX_IN",
+    "CREATE_UCTX_OUT",
+    "CREATE_UMEM_IN",
+    "CREATE_UMEM_OUT",
     "CREATE_XRC_SRQ_IN",
     "CREATE_XRC_SRQ_OUT",
     "DEALLOC_PD_IN",
@@ -65,6 +69,8 @@ __all__ = [
     "DESTROY_SQ_IN",
     "DESTROY_TIR_IN",
     "DESTROY_TIS_IN",
+    "DESTROY_UCTX_IN",
+    "DESTROY_UMEM_IN",
     "DESTROY_XRC_SRQ_IN",
     "DETACH_FROM_MCG_IN",
     "INIT2INIT_QP_IN",
@@ -88,6 +94,7 @@ __all__ = [
     "QUERY_HCA_CAP_IN",
     "QUERY_HCA_CAP_OUT",
     "QUERY_ISSI_OUT",
+    "QUERY_LAG_OUT",
     "QUERY_MKEY_IN",
     "QUERY_MKEY_OUT",
     "QUERY_PAGES_OUT",
@@ -108,6 +115,8 @@ __all__ = [
     "SET_HCA_CAP_IN",
     "SET_ISSI_IN",
     "SQERR2RTS_QP_IN",
+    "UCTX",
+    "UMEM",
 ]
 
 QUERY_HCA_CAP_IN = Structure("query_hca_cap_in", 0x80, {"op_mod": (0x030, 16)})
@@ -195,7 +204,17 @@ QUERY_EQ_IN = Structure("query_eq_in", 0x80, {"eq_number": (0x058, 8)})
 
 QUERY_EQ_OUT = Structure("query_eq_out", 0x880, {"eq_context_entry": (0x080, EQC)})
 
-CREATE_CQ_IN = Structure("create_cq_in", 0x880, {"cq_context": (0x080, CQC), "pas": (0x880, 64)})
+CREATE_CQ_IN = Structure(
+    "create_cq_in",
+    0x880,
+    {
+        "cq_context": (0x080, CQC),
+        "cq_umem_offset": (0x280, 64),
+        "cq_umem_id": (0x2C0, 32),
+        "cq_umem_valid": (0x2E0, 1),
+        "pas": (0x880, 64),
+    },
+)
 
 CREATE_CQ_OUT = Structure("create_cq_out", 0x80, {"cqn": (0x048, 24)})
 
@@ -222,6 +241,9 @@ CREATE_QP_IN = Structure(
     {
         "opt_param_mask": (0x080, 32),
         "qpc": (0x0C0, QPC),
+        "wq_umem_offset": (0x800, 64),
+        "wq_umem_id": (0x840, 32),
+        "wq_umem_valid": (0x860, 1),
         "pas": (0x880, 64),
     },
 )
@@ -309,6 +331,28 @@ CREATE_RMP_IN = Structure("create_rmp_in", 0x880, {"ctx": (0x100, RMPC)})
 CREATE_RMP_OUT = Structure("create_rmp_out", 0x80, {"rmpn": (0x048, 24)})
 
 DESTROY_RMP_IN = Structure("destroy_rmp_in", 0x80, {"rmpn": (0x048, 24)})
+
+UCTX = Structure("uctx", 0x180, {"cap": (0x000, 32)})
+"""A user context of direct verbs."""
+
+CREATE_UCTX_IN = Structure("create_uctx_in", 0x200, {"uctx": (0x080, UCTX)})
+
+CREATE_UCTX_OUT = Structure("create_uctx_out", 0x80, {"uid": (0x050, 16)})
+
+DESTROY_UCTX_IN = Structure("destroy_uctx_in", 0x80, {"uid": (0x050, 16)})
+
+UMEM = Structure(
+    "umem", 0x100, {"log_page_size": (0x09B, 5), "page_offset": (0x0A0, 32), "num_of_mtt": (0x0C0, 64)}
+)
+"""User memory; its page list follows."""
+
+CREATE_UMEM_IN = Structure("create_umem_in", 0x180, {"umem": (0x080, UMEM)})
+
+CREATE_UMEM_OUT = Structure("create_umem_out", 0x80, {"umem_id": (0x048, 24)})
+
+DESTROY_UMEM_IN = Structure("destroy_umem_in", 0x80, {"umem_id": (0x048, 24)})
+
+QUERY_LAG_OUT = Structure("query_lag_out", 0x80, {"ctx": (0x040, 64)})
 
 QUERY_XRC_SRQ_IN = Structure("query_xrc_srq_in", 0x80, {"xrc_srqn": (0x048, 24)})
 

@@ -74,7 +74,9 @@ CQC = Structure(
     0x200,
     {
         "status": (0x000, 4),
+        "dbr_umem_valid": (0x006, 1),
         "cqe_sz": (0x008, 3),
+        "dbr_umem_id": (0x020, 32),
         "cc": (0x00B, 1),
         "oi": (0x00E, 1),
         "st": (0x014, 4),
@@ -156,6 +158,8 @@ QPC = Structure(
         "q_key": (0x540, 32),
         "rq_type": (0x565, 3),
         "srqn_rmpn_xrqn": (0x568, 24),
+        "dbr_umem_valid": (0x683, 1),
+        "dbr_umem_id": (0x720, 32),
     },
 )
 """Queue pair."""
