@@ -33,7 +33,7 @@ from tests.roce.negative_rows import (
     write,
 )
 
-__all__ = ["ELSEWHERE", "NOT_OFFERED", "REQUESTER", "RESPONDER", "ROWS"]
+__all__ = ["ELSEWHERE", "REQUESTER", "RESPONDER", "ROWS"]
 
 R, Q = ResponderRow, RequesterRow
 ERR, INIT, RTR, RESET, SQD, RTS = (
@@ -301,6 +301,8 @@ ELSEWHERE: dict[str, str] = {
     "A3": "tests/nic/test_verbs_table.py::test_a_key_of_another_domain_is_refused",
     "A9": "tests/roce/test_responder.py::test_memory_that_goes_away_in_the_middle_of_a_read",
     "A11": "tests/roce/test_responder.py::test_more_reads_than_resources_before_any_is_answered",
+    "R7": "tests/nic/test_srq.py::test_the_limit_raises_one_event_and_disarms",
+    "R8": "tests/nic/test_srq.py::test_a_queue_pair_in_error_takes_no_more_and_says_so",
     "R9": "tests/nic/test_verbs_table.py::test_a_receive_completion_without_room_ends_the_queue_pair",
     **{f"V{row}": "tests/nic/test_verbs_table.py::test_verbs" for row in (1, 2, 3, 4, 5, 8, 9)},
     "V6": "tests/personality/test_formats.py::test_a_malformed_wqe_names_its_rule",
@@ -315,6 +317,3 @@ ELSEWHERE: dict[str, str] = {
     "U8": "tests/roce/test_ud.py::test_an_empty_datagram_has_only_the_area",
 }
 """Rows that need more than one engine and a script, and the test that plays each."""
-
-NOT_OFFERED = frozenset({"R7", "R8"})
-"""Rows of shared receive queues."""
