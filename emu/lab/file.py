@@ -4,7 +4,8 @@
 ::
 
     name = "pair"             # every key of the top level is optional
-    transport = "roce-rc"
+    transport = "roce-rc"     # or "uet-rud", "uet-rod"
+    carry = "roce"            # or "uet-rud", "uet-rod": for device = "mlx5"
     loss = 0.02               # probability, per link and frame
     trim = 0.01               # that a link cuts the payload off a UET packet
     mark = 0.01               # that a link sets the ECN mark
@@ -47,6 +48,7 @@ _NUMBER = (int, float)
 _TOP: _Keys = {
     "name": (str,),
     "transport": (str,),
+    "carry": (str,),
     "loss": _NUMBER,
     "trim": _NUMBER,
     "mark": _NUMBER,
@@ -130,6 +132,7 @@ def format_lab(lab: Lab) -> str:
     lines = [
         f"name = {_quote(lab.name)}",
         f"transport = {_quote(lab.transport)}",
+        f"carry = {_quote(lab.carry)}",
         f"loss = {lab.loss}",
         f"trim = {lab.trim}",
         f"mark = {lab.mark}",
@@ -199,6 +202,7 @@ def _lab(document: Mapping[str, object]) -> Lab:
         nodes=nodes,
         name=_get(document, "name", "lab"),
         transport=_get(document, "transport", "roce-rc"),
+        carry=_get(document, "carry", "roce"),
         loss=_get(document, "loss", 0.0),
         trim=_get(document, "trim", 0.0),
         mark=_get(document, "mark", 0.0),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from functools import partial
 from pathlib import Path
 
 from emu.capture.capture import Capture
@@ -19,16 +18,15 @@ from emu.events import Event, EventBus, Kind
 from emu.fabric.dgram import DatagramDevice
 from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
+from emu.lab.carrier import Carrier
 from emu.lab.devices import BUILDERS, NicDevice
 from emu.lab.runner import network_paths, socket_path
 from emu.lab.topology import Lab
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
-from emu.roce import create_engine
 from emu.roce.packet import parse
 from emu.transport.context import Endpoint
 from emu.transport.loop import Loop
-from emu.uet import Fep
 
 __all__ = ["LabServer"]
 
@@ -106,17 +104,19 @@ class LabServer:
                 local, remote = network_paths(self.directory, nic.name)
                 self.networks[nic.name] = DatagramDevice(port, self.loop, local, remote)
                 continue
+            # A `vrnic` queue pair names its transport itself.
+            carrier = Carrier("roce" if nic.device == "vrnic" else self.lab.carry, nic.seed)
             device = BUILDERS[nic.device](
                 nic.name,
                 hierarchies[nic.node],
                 port=port,
                 scheduler=self.loop,
                 events=self.events,
-                create_engine=create_engine,
+                create_engine=carrier.create_engine,
                 parse=parse,
                 mac=nic.mac,
                 gids=nic.gids,
-                create_endpoint=partial(Fep, seed=nic.seed),
+                create_endpoint=carrier.create_endpoint,
             )
             self.nics[nic.name] = device
             self._serve(device.function)
@@ -147,6 +147,7 @@ class LabServer:
         return {
             "lab": self.lab.name,
             "transport": self.lab.transport,
+            "carry": self.lab.carry,
             "loss": self.lab.loss,
             "seed": self.lab.seed,
             "capture": None if self.capture is None else self.capture.path,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from emu.control.locate import LAB_NAME, LAB_NAME_RULE
 
 __all__ = [
+    "CARRIES",
     "DEFAULT_MEMORY",
     "DEFAULT_VRAM",
     "DEVICES",
@@ -48,6 +49,9 @@ virtio network device of QEMU, which has no RDMA of its own but can carry a soft
 
 TRANSPORTS = ("roce-rc", "uet-rod", "uet-rud")
 """Transports a lab's queue pairs can be asked to use."""
+
+CARRIES = ("roce", "uet-rod", "uet-rud")
+"""What reliable connections of NICs that know only RoCE can be on the wire."""
 
 _NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _NICS_MAX = 250
@@ -179,8 +183,8 @@ class Lab:
     payload off a UET data packet and ``mark`` that it sets the ECN mark of a packet that allows it, both as a
     congested switch does. With ``llr`` links repeat by themselves what they lost; ``symbol_errors`` is the
     probability of an error that a link corrects, for its counters. ``delay_us`` is a link's one-way delay in
-    microseconds, ``seed`` what every random decision of the lab derives from, ``transport`` what its traffic
-    uses.
+    microseconds, ``seed`` what every random decision of the lab derives from, ``transport`` what the traffic
+    of `vrnic` NICs uses, ``carry`` what the reliable connections of mlx5-compatible ones are on the wire.
 
     :raises LabError: from the constructor, for anything that contradicts these rules.
     """
@@ -195,6 +199,7 @@ class Lab:
     mark: float = 0.0
     llr: bool = False
     symbol_errors: float = 0.0
+    carry: str = "roce"
     nics: tuple[NicFunction, ...] = field(init=False, repr=False, compare=False)
     gpus: tuple[GpuFunction, ...] = field(init=False, repr=False, compare=False)
 
@@ -202,6 +207,9 @@ class Lab:
         if self.transport not in TRANSPORTS:
             known = ", ".join(TRANSPORTS)
             raise LabError(f"unknown transport {self.transport!r} (known: {known})", ("transport",))
+        if self.carry not in CARRIES:
+            known = ", ".join(CARRIES)
+            raise LabError(f"cannot carry connections on {self.carry!r} (known: {known})", ("carry",))
         for name in _PROBABILITIES:
             _check_probability(name, getattr(self, name), (name,))
         _check_delay(self.delay_us, ("delay_us",))

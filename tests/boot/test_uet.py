@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from emu.capture.summary import summarize
+from emu.control.locate import lab_directory
 from emu.lab.installation import Installation
 from emu.lab.relay import run_pair
 from emu.lab.runner import LabRunner
+from emu.lab.topology import Lab, Nic, Node
 from tests.boot.test_demo import claims, run_demo
+from tests.boot.test_mlx5 import PERFTEST_PORT, between
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,3 +51,25 @@ def test_sends_and_reads_arrive(pair: LabRunner, transport: str, form: str) -> N
     sides = run_pair((left, command + "a"), (right, command + "b"), 40)
     assert [side.status for side in sides] == [0, 0], json.dumps([side.records for side in sides])
     assert all(record["verified"] is True for side in sides for record in side.records)
+
+
+@pytest.fixture(scope="module")
+def carried_pair(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabRunner]:
+    """Two stock guests with mlx5-compatible NICs whose reliable connections are UET on the wire."""
+    nodes = tuple(Node(name, (Nic(device="mlx5"),), ()) for name in ("node0", "node1"))
+    name = f"carry-{tmp_path_factory.getbasetemp().name}"[:24]
+    lab = Lab(nodes=nodes, name=name, carry="uet-rud", loss=0.005)
+    capture = tmp_path_factory.mktemp("carry") / "carry.pcapng"
+    with LabRunner(lab, installation, lab_directory(lab.name), capture) as running:
+        running.start()
+        yield running
+
+
+@pytest.mark.parametrize("tool", ["ib_write_bw", "ib_send_lat", "ib_read_bw", "ib_atomic_bw"])
+def test_unmodified_tools_run_over_uet(carried_pair: LabRunner, tool: str) -> None:
+    size = "" if "atomic" in tool else "-s 8192"
+    out = between(carried_pair, f"{tool} -x 1 -n 100 {size}", PERFTEST_PORT)
+    assert any(line.split()[1:2] == ["100"] for line in out), out
+    with carried_pair.server.control() as client:
+        counters = cast(dict[str, dict[str, dict[str, int]]], client.call("counters"))
+    assert all(counters[f"{node}.nic0"]["nic"]["pdcs_opened"] for node in ("node0", "node1"))

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes on the wire for guests that know only RoCE: their reliable connections, carried by another
+transport.
+"""
+
+from __future__ import annotations
+
+from emu.nic.endpoint import Endpoint, EndpointHost
+from emu.nic.engine import Engine, EngineHost
+from emu.nic.work import Transport
+from emu.roce import create_engine
+from emu.uet import Fep
+
+__all__ = ["Carrier"]
+
+_RELIABLE: dict[str, Transport] = {
+    "roce": Transport.ROCE_RC,
+    "uet-rod": Transport.UET_ROD,
+    "uet-rud": Transport.UET_RUD,
+}
+
+
+class Carrier:
+    """Makes the endpoint of one NIC, and engines for its queue pairs.
+
+    :param carry: one of :data:`emu.lab.topology.CARRIES`; other services than reliable connections stay
+    :param seed: of the endpoint's random choices
+    """
+
+    def __init__(self, carry: str, seed: int) -> None:
+        self._reliable = _RELIABLE[carry]
+        self._seed = seed
+        self._endpoint: Endpoint | None = None
+
+    def create_endpoint(self, host: EndpointHost) -> Endpoint:
+        """The NIC's endpoint, as :data:`emu.nic.endpoint.EndpointFactory`."""
+        self._endpoint = Fep(host, seed=self._seed)
+        return self._endpoint
+
+    def create_engine(self, transport: Transport, host: EngineHost) -> Engine:
+        """A queue pair's engine, as :data:`emu.nic.engine.EngineFactory`.
+
+        :raises ValueError: the transport is not offered.
+        """
+        carried = self._reliable is not Transport.ROCE_RC and transport is Transport.ROCE_RC
+        if carried and self._endpoint is not None:
+            return self._endpoint.create_engine(self._reliable, host)
+        return create_engine(transport, host)
