@@ -48,7 +48,7 @@ public:
 	}
 
 	// For the running lane; see simt.h.
-	void fail(std::string sentence);
+	[[noreturn]] void fail(std::string sentence);
 	void pause();
 	void maybe_give_way();
 	void sync_warp();

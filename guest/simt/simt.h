@@ -86,7 +86,7 @@ inline void pause()
 }
 
 // End the kernel with a sentence.
-inline void fail(std::string sentence)
+[[noreturn]] inline void fail(std::string sentence)
 {
 	Grid::current()->fail(std::move(sentence));
 }

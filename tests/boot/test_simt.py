@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -76,3 +77,13 @@ def test_a_wrong_kernel_ends_in_a_sentence_and_a_rule(pair: LabRunner, form: str
     assert violations(pair) > before
     # The guests and their NICs go on.
     assert all(record["ok"] for record in run(pair, "coalesced --messages 64"))
+
+
+def test_garbage_hurts_nobody_else(pair: LabRunner) -> None:
+    before = violations(pair)
+    for form in ("--dbr authoritative --cq ring", "--ring host --transport uet-rud --engine weak"):
+        # What it says of itself does not matter.
+        with contextlib.suppress(LabFailure):
+            run(pair, f"garbage --qps 2 {form}")
+    assert violations(pair) > before
+    assert all(record["ok"] for record in run(pair, "verbs"))

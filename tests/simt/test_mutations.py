@@ -65,6 +65,7 @@ CASES = [
     Case("forget-last-doorbell", "shared --batch 64 --messages 96 --timeout 1", None, "C14"),
     Case("signal-on-other-qp", "verbs --qps 2", None, "C24", 6, 0.03),
     Case("drop-signal-fence", "verbs --transport uet-rud", None, "C24", 3, 0.02),
+    Case("drop-fence", "verbs --qps 2", None, "C24", 8, 0.08),
     # C21 to C23, C29: states, keys, operations
     Case("ring-before-connect", "coalesced", "C21"),
     Case("swap-keys", "coalesced", "C22"),
@@ -100,6 +101,22 @@ def test_every_mutation_the_program_offers_is_in_the_table(simt: Path) -> None:
     _, _, listed = done.stdout.partition("--mutation NAME")
     offered = {line.split()[0] for line in listed.splitlines()[1:]}
     assert offered == {case.mutation for case in CASES}
+
+
+@pytest.mark.parametrize("engine", ["direct", "weak"])
+@pytest.mark.parametrize("transport", ["roce-rc", "uet-rud"])
+def test_garbage_hurts_nobody_else(simt: Path, transport: str, engine: str) -> None:
+    rules = set()
+    for seed in range(1, 6):
+        arguments = f"garbage --qps 3 --transport {transport} --engine {engine} --dbr authoritative --cq ring"
+        outcome = run_kernel(simt, arguments, seed=seed)
+        # Ended, not hung, not killed; what it reports of itself does not matter.
+        assert all(status in (0, 1) for status in outcome.statuses), outcome.errors
+        rules |= set(outcome.device_rules)
+        for machine in outcome.machines:
+            machine.reset()
+            assert set(machine.nic.objects().to_json().values()) == {0}
+    assert len(rules) >= 3
 
 
 @pytest.mark.parametrize("mutation", ["masked-index", "swap-keys", "skip-slot-check"])

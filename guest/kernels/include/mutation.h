@@ -26,6 +26,7 @@ enum class Mutation {
 	reuse_payload,
 	signal_on_other_qp,
 	drop_signal_fence,
+	drop_fence,
 	swap_keys,
 	misaligned_atomic,
 	four_byte_atomic,

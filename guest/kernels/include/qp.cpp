@@ -31,6 +31,7 @@ const MutationName mutations[] = {
 	{ Mutation::reuse_payload, "reuse-payload", "write the next payload over one that is still being sent" },
 	{ Mutation::signal_on_other_qp, "signal-on-other-qp", "send the signal on another QP than its data" },
 	{ Mutation::drop_signal_fence, "drop-signal-fence", "no fence flag on a signal, on an unordered transport" },
+	{ Mutation::drop_fence, "drop-fence", "no fence between data on one QP and what announces it on another" },
 	{ Mutation::swap_keys, "swap-keys", "swap the bytes of a key that has them in order" },
 	{ Mutation::misaligned_atomic, "misaligned-atomic", "aim an atomic 4 bytes beside its target" },
 	{ Mutation::four_byte_atomic, "four-byte-atomic", "ask for an atomic on 4 bytes" },
@@ -56,9 +57,8 @@ void Qp::spin(const char *what, uint64_t index)
 	simt::pause();
 }
 
-void Qp::fail(uint64_t commit, const std::string &what)
+void Qp::fail(const std::string &what)
 {
-	simt::atomic_cas(&failed, 0, commit, Scope::gpu);
 	simt::fail("QP " + std::to_string(qpn) + ": " + what);
 }
 
@@ -69,8 +69,8 @@ void Qp::take(uint64_t commit, uint64_t done)
 	uint16_t advance = static_cast<uint16_t>(static_cast<uint16_t>(commit >> 32) + 1 - done);
 
 	if (commit >> 48 & 0xff)
-		fail(commit, "index " + std::to_string(commit >> 32 & 0xffff) + " (low 16 bits) completed with " +
-				     vrnic_wc_status_name(static_cast<uint32_t>(commit >> 48 & 0xff)));
+		fail("index " + std::to_string(commit >> 32 & 0xffff) + " (low 16 bits) completed with " +
+		     vrnic_wc_status_name(static_cast<uint32_t>(commit >> 48 & 0xff)));
 	if (advance && advance <= depth)
 		simt::atomic_max(&completed, done + advance, scope());
 }
@@ -81,12 +81,11 @@ void Qp::poll()
 	auto *words = reinterpret_cast<const uint64_t *>(cq);
 	uint64_t commit;
 
-	simt::atomic_add(&polls, 1, Scope::gpu);
 	switch (completion) {
 	case Completion::counter:
 		// Every WQE counts, and they complete in order.
 		if (uint64_t errors = le64toh(simt::ld(words + 1, Order::acquire, Scope::sys)))
-			fail(errors, std::to_string(errors) + " WQEs failed, by the CQ's counter");
+			fail(std::to_string(errors) + " WQEs failed, by the CQ's counter");
 		simt::atomic_max(&completed, start + le64toh(simt::ld(words, Order::acquire, Scope::sys)), scope());
 		break;
 	case Completion::ring:
@@ -95,8 +94,7 @@ void Qp::poll()
 			return;
 		simt::acquire(scope());
 		poll_ring(simt::ld(&completed));
-		simt::fence(scope());
-		simt::atomic_exchange(&cq_lock, 0, scope());
+		simt::st(&cq_lock, 0, Order::release, scope());
 		break;
 	default:
 		commit = le64toh(simt::ld(words + VRNIC_CQE_SIZE / 8 - 1, Order::acquire, Scope::sys));
@@ -193,8 +191,7 @@ void Qp::ring(uint64_t end)
 	if (simt::atomic_max(&produced, end, scope()) < end)
 		store_doorbell(end);
 	// The next doorbell must come after this one, as must the next store to the record.
-	simt::fence(scope());
-	simt::atomic_exchange(&lock, 0, scope());
+	simt::st(&lock, 0, Order::release, scope());
 }
 
 void Qp::store_doorbell(uint64_t end)

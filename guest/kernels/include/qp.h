@@ -45,10 +45,7 @@ struct Qp {
 	uint64_t lock;
 	uint64_t cq_lock;
 	uint64_t consumed;  // entries of a ring CQ that were read
-	uint64_t failed;  // commit word of an error completion, or 0
-	// counted for the report
-	uint64_t rings;
-	uint64_t polls;
+	uint64_t rings;  // doorbells stored, for the report
 
 	simt::Scope scope() const
 	{
@@ -72,7 +69,7 @@ private:
 	void poll();
 	void poll_ring(uint64_t done);
 	void take(uint64_t commit, uint64_t done);
-	void fail(uint64_t commit, const std::string &what);
+	[[noreturn]] void fail(const std::string &what);
 	void wait_completed(uint64_t end);
 	void ring(uint64_t end);
 };

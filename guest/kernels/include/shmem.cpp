@@ -157,8 +157,8 @@ void Shmem::quiet_all()
 
 void Shmem::fence()
 {
-	// One queue pair delivers in order by itself.
-	if (pes > 2 || qps > 1)
+	// One queue pair delivers in order by itself, if its transport does.
+	if ((pes > 2 || qps > 1 || unordered) && !mutated(Mutation::drop_fence))
 		quiet_all();
 }
 

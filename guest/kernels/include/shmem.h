@@ -30,6 +30,7 @@ struct Shmem {
 	uint32_t pe;
 	uint32_t pes;
 	uint32_t qps;  // for each peer
+	bool unordered;  // messages of a queue pair may overtake each other
 	uint8_t *heap;
 	uint64_t address;  // of the heap, for the NIC
 	uint32_t lkey;

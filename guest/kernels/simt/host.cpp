@@ -133,6 +133,7 @@ bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
 	shmem_->pe = machine_.pe;
 	shmem_->pes = machine_.pes;
 	shmem_->qps = options_.qps;
+	shmem_->unordered = options_.transport == VRNIC_TRANSPORT_UET_RUD;
 	shmem_->heap = data.map;
 	shmem_->address = data.address;
 	shmem_->lkey = data.key;

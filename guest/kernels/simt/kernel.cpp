@@ -8,7 +8,7 @@ namespace kernels {
 
 const Kernel *const all_kernels[] = {
 	&single_kernel, &coalesced_kernel, &shared_kernel, &exclusive_kernel, &verbs_kernel, &moe_kernel, &eager_kernel,
-	&wrap_kernel, nullptr,
+	&wrap_kernel, &garbage_kernel, nullptr,
 };
 
 const Kernel *kernel_named(const char *name)

@@ -53,7 +53,7 @@ struct Kernel {
 extern const Kernel *const all_kernels[];
 
 extern const Kernel single_kernel, coalesced_kernel, shared_kernel, exclusive_kernel, verbs_kernel, moe_kernel,
-	wrap_kernel, eager_kernel;
+	wrap_kernel, eager_kernel, garbage_kernel;
 
 const Kernel *kernel_named(const char *name);
 

@@ -10,7 +10,7 @@ constexpr uint32_t BLOCK_WORDS = 64;  // of a CTA's message
 
 // Offsets in the kernel's part of the heap.
 struct Layout {
-	uint64_t words, signals, arrivals, counter, winner, olds, winners, out, in, got, block_out, block_in, end;
+	uint64_t words, signals, arrivals, counter, winner, olds, winners, out, in, got, block_out, block_in, blocks, end;
 
 	Layout(const Options &options)
 	{
@@ -34,6 +34,7 @@ struct Layout {
 		got = take(threads * options.size);
 		block_out = take(8ul * BLOCK_WORDS * options.ctas);
 		block_in = take(8ul * BLOCK_WORDS * options.ctas);
+		blocks = take(8ul * options.ctas);
 		end = at;
 	}
 };
@@ -61,6 +62,21 @@ void check_signalled(Job &job, uint64_t at, uint32_t thread)
 					 "; only one queue pair keeps the two in order, and an unordered one only if "
 					 "the signal is fenced");
 	simt::fail("a signal came before its data");
+}
+
+void check_block(Job &job, const Layout &place, uint32_t cta)
+{
+	const uint64_t *words = job.at<uint64_t>(place.block_in) + cta * BLOCK_WORDS;
+
+	for (uint32_t i = 0; i < BLOCK_WORDS; i++)
+		if (simt::ld(words + i, simt::Order::acquire, simt::Scope::sys) !=
+		    pattern(job.options.seed, job.previous_pe(), 5000 + cta, i)) {
+			job.memory.report("C24", "the block of CTA " + std::to_string(cta) + " of rank " +
+							 std::to_string(job.previous_pe()) + " is announced, its word " +
+							 std::to_string(i) +
+							 " is not here; a fence comes between queue pairs");
+			simt::fail("a block was announced before it came");
+		}
 }
 
 void lane(Job &job)
@@ -109,6 +125,14 @@ void lane(Job &job)
 			 pattern(options.seed, shmem.pe, 5000 + cta, i));
 	shmem.put_block(pe, cta % shmem.qps, offset(place.block_in + 8ul * BLOCK_WORDS * cta),
 			offset(place.block_out + 8ul * BLOCK_WORDS * cta), 8 * BLOCK_WORDS);
+	// Announced by the next queue pair, once the fence has seen the block through.
+	if (thread % cta_threads == 0) {
+		shmem.fence();
+		shmem.p(pe, (cta + 1) % shmem.qps, offset(place.blocks + 8ul * cta), cta + 1);
+		shmem.wait_until(
+			offset(place.blocks + 8ul * cta), [](uint64_t value, uint64_t set) { return value == set; }, cta + 1);
+		check_block(job, place, cta);
+	}
 	shmem.quiet_all();
 }
 
@@ -139,10 +163,6 @@ std::string verify(Job &job)
 			       std::to_string(winner);
 	if (*job.at<uint64_t>(place.counter) != threads)
 		return "the counter is " + std::to_string(*job.at<uint64_t>(place.counter));
-	for (uint32_t word = 0; word < options.ctas * BLOCK_WORDS; word++)
-		if (job.at<uint64_t>(place.block_in)[word] !=
-		    pattern(options.seed, from, 5000 + word / BLOCK_WORDS, word % BLOCK_WORDS))
-			return "word " + std::to_string(word) + " of the CTAs' messages is wrong";
 	return {};
 }
 
@@ -156,9 +176,9 @@ const Kernel verbs_kernel = {
 	[](Job &job) {
 		uint64_t threads = job.options.ctas * job.options.warps * simt::WARP_LANES;
 
-		// p, two of the put with signal, two atomics, get; and the CTAs' puts
-		job.messages = 6 * threads + job.options.ctas;
-		job.bytes = threads * (8 + 2 * job.options.size + 3 * 8) + 8ul * BLOCK_WORDS * job.options.ctas;
+		// p, two of the put with signal, two atomics, get; and two of each CTA
+		job.messages = 6 * threads + 2 * job.options.ctas;
+		job.bytes = threads * (8 + 2 * job.options.size + 3 * 8) + 8ul * (BLOCK_WORDS + 1) * job.options.ctas;
 	},
 	lane,
 	verify,
