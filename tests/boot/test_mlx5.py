@@ -18,6 +18,7 @@ from emu.lab.runner import LabRunner
 from emu.lab.topology import Lab, Nic, Node
 
 pytestmark = pytest.mark.timeout(240)
+full = pytest.mark.full
 
 SERVER = "10.77.0.2"
 PINGPONG_PORT, PERFTEST_PORT = 18515, 18515
@@ -82,6 +83,7 @@ def test_network_devices_reach_each_other(stock_pair: LabRunner) -> None:
         assert "3 packets received" in "\n".join(ping.out), ping
 
 
+@full
 def test_tcp_carries_bytes_unchanged(stock_pair: LabRunner) -> None:
     left, right = stock_pair["node0"], stock_pair["node1"]
     left.run("head -c 3000000 /dev/urandom > /tmp/bytes").check()
@@ -93,7 +95,14 @@ def test_tcp_carries_bytes_unchanged(stock_pair: LabRunner) -> None:
     assert len(sums) == 1
 
 
-@pytest.mark.parametrize("options", ["-g 1 -n 200", "-g 0 -e -s 65536 -n 30", "-g 1 -s 1 -n 100"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-g 1 -n 200",
+        pytest.param("-g 0 -e -s 65536 -n 30", marks=full),
+        pytest.param("-g 1 -s 1 -n 100", marks=full),
+    ],
+)
 def test_messages_over_a_reliable_connection(stock_pair: LabRunner, options: str) -> None:
     out = between(stock_pair, f"ibv_rc_pingpong {options}")
     iterations = options.split()[-1]
@@ -110,20 +119,22 @@ def test_messages_without_a_reliable_connection(stock_pair: LabRunner, tool: str
     ("tool", "size", "count"),
     [
         ("ib_write_bw", "65536", "100"),
-        ("ib_read_bw", "65536", "100"),
-        ("ib_send_bw", "65536", "100"),
-        ("ib_send_bw -c UD", "1024", "100"),
-        ("ib_write_lat", "8", "200"),
-        ("ib_atomic_bw", "8", "100"),
+        pytest.param("ib_read_bw", "65536", "100", marks=full),
+        pytest.param("ib_send_bw", "65536", "100", marks=full),
+        pytest.param("ib_send_bw -c UD", "1024", "100", marks=full),
+        pytest.param("ib_write_lat", "8", "200", marks=full),
+        pytest.param("ib_atomic_bw", "8", "100", marks=full),
+        pytest.param("ib_write_bw -q 4", "65536", "400", marks=full),
     ],
 )
 def test_perftest(stock_pair: LabRunner, tool: str, size: str, count: str) -> None:
     length = "" if "atomic" in tool else f" -s {size}"
-    out = between(stock_pair, f"{tool} -F -x 1{length} -n {count}", PERFTEST_PORT)
+    each = str(int(count) // 4) if "-q 4" in tool else count
+    out = between(stock_pair, f"{tool} -F -x 1{length} -n {each}", PERFTEST_PORT)
     assert any(line.split()[:2] == [size, count] for line in out), out
 
 
-@pytest.mark.parametrize("options", ["-n 100", "-e -n 100 -q 4"])
+@pytest.mark.parametrize("options", ["-n 100", pytest.param("-e -n 100 -q 4", marks=full)])
 def test_messages_into_a_shared_receive_queue(stock_pair: LabRunner, options: str) -> None:
     out = between(stock_pair, f"ibv_srq_pingpong -g 1 {options}")
     assert any(line.startswith("100 iters in") for line in out), out
@@ -149,6 +160,42 @@ def test_two_processes_of_one_guest(stock_pair: LabRunner) -> None:
     )
     result = guest.run(command, 60).check()
     assert sum(line.startswith("100 iters in") for line in result.out) == 2
+
+
+def active(pair: LabRunner, node: str) -> None:
+    """Wait until the port of ``node`` is active."""
+    wait = "for n in $(seq 100); do ibv_devinfo | grep -q PORT_ACTIVE && exit; sleep 0.1; done; exit 1"
+    pair[node].run(wait, 30).check()
+
+
+def set_link(pair: LabRunner, node: str, up: bool) -> None:
+    """Plug the cable in or out."""
+    with pair.server.control() as control:
+        control.call("link", function=f"{node}.nic0", up=up)
+
+
+def test_the_driver_hears_of_the_link(stock_pair: LabRunner) -> None:
+    guest = stock_pair["node0"]
+    set_link(stock_pair, "node0", False)
+    down = "for n in $(seq 50); do ibv_devinfo | grep -q PORT_DOWN && exit; sleep 0.1; done; exit 1"
+    guest.run(down, 20).check()
+    assert any("Link down" in line for line in guest.run("dmesg").out)
+    set_link(stock_pair, "node0", True)
+    active(stock_pair, "node0")
+    out = between(stock_pair, "ibv_rc_pingpong -g 1 -n 50")
+    assert any(line.startswith("50 iters in") for line in out), out
+
+
+@full
+def test_the_driver_bound_again(stock_pair: LabRunner) -> None:
+    guest = stock_pair["node1"]
+    driver = "/sys/bus/pci/drivers/mlx5_core"
+    guest.run(f"echo 0000:01:00.0 > {driver}/unbind", 30).check()
+    guest.run(f"echo 0000:01:00.0 > {driver}/bind", 30).check()
+    guest.run("ip addr add 10.77.0.2/24 dev eth0; ip link set eth0 up").check()
+    active(stock_pair, "node1")
+    out = between(stock_pair, "ibv_rc_pingpong -g 1 -n 50")
+    assert any(line.startswith("50 iters in") for line in out), out
 
 
 def test_drivers_come_back_after_they_were_unloaded(stock_pair: LabRunner) -> None:
