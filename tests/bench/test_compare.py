@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 import emu.cli.compare
 from emu.bench.compare import LOSSES, WORKLOADS, Outcome, Workload, compare_transports, run
+from emu.bench.network import Network
 from emu.cli.main import app
+from emu.nic.work import Transport
 
 BULK = Workload("2 MiB write", (2 << 20,))
 MOE, WHOLE, INCAST = WORKLOADS
@@ -65,6 +67,27 @@ def test_congestion_control_keeps_the_queue_short() -> None:
     assert sixteen.failed == ""
     assert sixteen.queue < 12_000
     assert sixteen.time < 2 * (4 << 20) * 1_000_000_000 // 12_500_000_000
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_flows_share_a_bottleneck(seed: int) -> None:
+    size, count = 65536, 160
+    network = Network(Transport.UET_RUD, 1, 0.0, seed)
+    receiver = network.host(2 * size)
+    flows = []
+    for number in range(2):
+        host = network.host(2 * size)
+        there, here = receiver.queue_pair(), host.queue_pair()
+        there.connect(host, here.qpn)
+        here.connect(receiver, there.qpn)
+        for index in range(count):
+            here.write(index, number * size, size)
+        host.serve(here)
+        flows.append(here)
+    while max(len(flow.done) for flow in flows) < count:
+        network.scheduler.run(until=network.scheduler.now() + 10_000)
+    assert min(len(flow.done) for flow in flows) > 0.9 * count
+    assert network.waited / network.arrived < 9_000
 
 
 def test_a_run_repeats_exactly_and_seeds_differ() -> None:
