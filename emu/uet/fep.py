@@ -51,6 +51,8 @@ _HOLD = 200 * US
 """How long to wait for the port then."""
 _POSTPONE = 1 * MS
 """How much later a deadline is looked at again while the link is behind."""
+_FULL = 1 * MS
+"""How long a look for a context to give up holds: a flood of SYNs must not cost one each."""
 _HEADERS = 120
 """Room for headers in the packet size that congestion control reckons with."""
 _CE = 3
@@ -88,6 +90,7 @@ class Fep:
         self._paths: dict[tuple[bytes, bytes, bytes, bytes], PeerPath] = {}
         self._ids: dict[int, Message] = {}
         self._next_id = self._next_number = 0
+        self._full_until = 0
         self._starved: deque[tuple[UetEngine, Message]] = deque()
         self._random = random.Random(self._seed)
 
@@ -201,6 +204,9 @@ class Fep:
     def _allocate(self, now: int) -> int | None:
         """A free PDC id. None when there is none, and then the longest unused one is asked to close."""
         if len(self.pdcs) >= self.parameters.max_pdcs:
+            if now < self._full_until:
+                return None
+            self._full_until = now + _FULL
             targets = [pdc for pdc in self.pdcs.values() if pdc.role is Role.TARGET]
             if not targets:
                 return None

@@ -26,7 +26,6 @@ __all__ = [
     "DATA_RESPONSE",
     "PDS_ACK_CC",
     "PDS_REQUEST",
-    "PDS_RUDI",
     "PDS_SIZES",
     "RESPONSE",
     "SMALL_DATA_RESPONSE",
@@ -41,7 +40,6 @@ __all__ = [
     "parse_response",
     "prologue",
     "response",
-    "rudi",
     "standard_request",
 ]
 
@@ -55,8 +53,6 @@ PDS_ACK_CC = struct.Struct(">HHIHHBBhQHBBHH")
 bytes (8 and 16 bits), out-of-order count."""
 CONTROL = struct.Struct(">HHIHHI")
 """Control packets and NACKs: prologue, 16 bits, PSN, spdcid, dpdcid, payload."""
-PDS_RUDI = struct.Struct(">HHI")
-"""Prologue, reserved, packet id."""
 
 PDS_SIZES: dict[int, int] = {
     PdsType.RUD_REQ: 12,
@@ -79,7 +75,6 @@ _COMMON = struct.Struct(">BBHIHH")
 _STANDARD = struct.Struct(">BBHIHHQIQQI")
 _MEDIUM_TAIL = struct.Struct(">QIQ")
 _SMALL_TAIL = struct.Struct(">Q")
-_STD_TAIL = struct.Struct(">QIQQI")
 STD_SIZE = _STANDARD.size
 ATOMIC_EXTENSION = struct.Struct(">BBBB")
 """Operation, data type, semantic control, reserved."""
@@ -142,11 +137,6 @@ def control(
 ) -> bytes:
     """Control packet."""
     return CONTROL.pack(prologue(PdsType.CP, kind, flags), opaque, psn, source, dest, payload)
-
-
-def rudi(kind: PdsType, next_header: int, flags: int, packet_id: int) -> bytes:
-    """RUDI request or response."""
-    return PDS_RUDI.pack(prologue(kind, next_header, flags), 0, packet_id)
 
 
 def standard_request(

@@ -10,7 +10,8 @@ the user of the transport:
 - Messages that take a receive element are numbered from 1 by the sending queue pair, so that the target
   matches them with its elements in order however the packets arrive. The number is the upper half of a
   write's memory key, and the match bits of a send.
-- ``header_data``: the immediate in bits 31:0, bit 32 says that there is one, bit 33 asks for the interrupt.
+- ``header_data``: the immediate in bits 31:0, bit 32 says that there is one, bit 33 asks for the interrupt,
+  bit 34 says that bits 31:0 are a key to invalidate at the target.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPLETIONS",
     "IMMEDIATE",
+    "INVALIDATE",
     "NUMBERED",
     "SOLICITED",
     "Message",
@@ -51,6 +53,7 @@ _REL = int(SesFlag.REL)
 _SOM = int(SesFlag.SOM)
 IMMEDIATE = 1 << 32
 SOLICITED = 1 << 33
+INVALIDATE = 1 << 34
 _U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
 COMPLETIONS: dict[Opcode, CompletionOpcode] = {
@@ -59,11 +62,12 @@ COMPLETIONS: dict[Opcode, CompletionOpcode] = {
     Opcode.WRITE_IMM: CompletionOpcode.WRITE,
     Opcode.SEND: CompletionOpcode.SEND,
     Opcode.SEND_IMM: CompletionOpcode.SEND,
+    Opcode.SEND_INV: CompletionOpcode.SEND,
     Opcode.READ: CompletionOpcode.READ,
     Opcode.ATOMIC_ADD: CompletionOpcode.ATOMIC_ADD,
     Opcode.ATOMIC_CAS: CompletionOpcode.ATOMIC_CAS,
 }
-NUMBERED = frozenset({Opcode.WRITE_IMM, Opcode.SEND, Opcode.SEND_IMM})
+NUMBERED = frozenset({Opcode.WRITE_IMM, Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV})
 """Operations that take a receive element."""
 
 _REQUESTS: dict[Opcode, RequestOpcode] = {
@@ -71,14 +75,15 @@ _REQUESTS: dict[Opcode, RequestOpcode] = {
     Opcode.WRITE_IMM: RequestOpcode.WRITE,
     Opcode.SEND: RequestOpcode.SEND,
     Opcode.SEND_IMM: RequestOpcode.SEND,
+    Opcode.SEND_INV: RequestOpcode.SEND,
     Opcode.READ: RequestOpcode.READ,
     Opcode.ATOMIC_ADD: RequestOpcode.FETCHING_ATOMIC,
     Opcode.ATOMIC_CAS: RequestOpcode.FETCHING_ATOMIC,
 }
-_SENDS = (Opcode.SEND, Opcode.SEND_IMM)
+_SENDS = (Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV)
 _IMMEDIATES = (Opcode.WRITE_IMM, Opcode.SEND_IMM)
 _ATOMICS = (Opcode.ATOMIC_ADD, Opcode.ATOMIC_CAS)
-_PAYLOAD = frozenset({Opcode.WRITE, Opcode.WRITE_IMM, Opcode.SEND, Opcode.SEND_IMM})
+_PAYLOAD = NUMBERED | {Opcode.WRITE}
 
 _ACCESS_CODES = frozenset(
     {
@@ -249,6 +254,8 @@ class Message:
             flags |= _SOM
             if opcode in _IMMEDIATES:
                 header_data = IMMEDIATE | request.immediate & _U32
+            elif opcode is Opcode.SEND_INV:
+                header_data = INVALIDATE | request.rkey & _U32
             if request.solicited and opcode in NUMBERED:
                 header_data |= SOLICITED
             if header_data:

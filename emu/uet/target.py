@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.work import Access, Cause, Completion, CompletionOpcode, QpState, ReceiveRequest, Status
 from emu.uet.headers import RequestHeader, data_response, response
-from emu.uet.message import IMMEDIATE, SOLICITED
+from emu.uet.message import IMMEDIATE, INVALIDATE, SOLICITED
 from emu.uet.outgoing import Answer, Failure, Outgoing, Verdict
 from emu.uet.packet import UetPacket
 from emu.uet.psn import distance
@@ -304,6 +304,14 @@ class Target:
         receive = inbound.receive
         assert receive is not None  # checked by the caller
         data = inbound.header_data
+        invalidated = data & _U32 if data & INVALIDATE else None
+        if invalidated is not None:
+            try:
+                self._host.invalidate(invalidated)
+            except ProtectionError as error:
+                reason = f"SEND with invalidate: {error.rule}"
+                self._spoil(inbound, Status.LOC_PROT_ERR, error.cause, reason)
+                raise _Refused(ReturnCode.PERM_VIOLATION) from error
         self._bound.pop(inbound.number, None)
         self._finished[inbound.number] = Completion(
             self._host.qpn,
@@ -314,6 +322,7 @@ class Target:
             immediate=data & _U32 if data & IMMEDIATE else None,
             solicited=bool(data & SOLICITED),
             cookie=receive.cookie,
+            invalidated=invalidated,
         )
         while (completion := self._finished.pop(self._next_done, None)) is not None:
             self._next_done = self._next_done % _U32 + 1

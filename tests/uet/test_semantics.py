@@ -196,6 +196,23 @@ def test_a_message_never_overtakes_the_writes_before_it() -> None:
         assert b.host.regions[RKEY].data[:4000] == b"\xaa" * 4000
 
 
+def test_a_send_invalidates_a_key_as_its_owner_allowed() -> None:
+    net, a, b = pair()
+    b.host.memory(0x33)
+    b.post_receive(0, 8)
+    a.post(Opcode.SEND_INV, 8, rkey=0x33)
+    settle(net)
+    assert a.host.statuses == [(0, Status.SUCCESS)]
+    assert [done.invalidated for done in b.host.completions] == [0x33]
+    assert 0x33 not in b.host.regions
+    b.post_receive(1, 8)
+    a.post(Opcode.SEND_INV, 8, rkey=0x33)
+    settle(net)
+    assert codes(b.nic) == {ReturnCode.PERM_VIOLATION}
+    assert a.host.statuses[-1] == (1, Status.REM_ACCESS_ERR)
+    assert b.host.statuses[-1] == (1, Status.LOC_PROT_ERR)
+
+
 @BOTH
 def test_without_a_receive_element_the_message_is_tried_again(transport: Transport) -> None:
     net, a, b = pair(transport)
