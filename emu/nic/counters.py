@@ -48,6 +48,7 @@ class Counters:
     out_of_buffer: int = 0
     pkey_violations: int = 0
     qkey_violations: int = 0
+    implied_nak_seq_err: int = 0
     np_ecn_marked_roce_packets: int = 0
     np_cnp_sent: int = 0
     rp_cnp_handled: int = 0

@@ -226,6 +226,7 @@ class Requester:
                 # lost.
                 missing = (head.first + head.received) & PSN_MASK
                 if cmp24(covered, missing) >= 0:
+                    self._host.count("implied_nak_seq_err")
                     self._advance(missing, now)
                     self._retry(missing, now, f"response {missing} was lost", Cause.SEQUENCE_RETRIES)
                     return False

@@ -507,6 +507,8 @@ enum vrnic_counter {
 	VRNIC_COUNTER_PKEY_VIOLATIONS,
 	/* datagrams with another Q_Key */
 	VRNIC_COUNTER_QKEY_VIOLATIONS,
+	/* answers that show that an earlier READ or atomic response was lost */
+	VRNIC_COUNTER_IMPLIED_NAK_SEQ_ERR,
 	/* RoCE packets that came with the mark of a congested switch */
 	VRNIC_COUNTER_NP_ECN_MARKED_ROCE_PACKETS,
 	/* congestion notifications sent */
@@ -1599,6 +1601,7 @@ static inline const char *vrnic_counter_name(__u32 index)
 		"out_of_buffer",
 		"pkey_violations",
 		"qkey_violations",
+		"implied_nak_seq_err",
 		"np_ecn_marked_roce_packets",
 		"np_cnp_sent",
 		"rp_cnp_handled",

@@ -347,6 +347,7 @@ def test_an_ack_past_an_unanswered_read_retries_it(script: Script) -> None:
     script.answer(PSN + 3)
     assert script.statuses == [(0, Status.SUCCESS)]
     assert script.sent() == [("READ REQUEST", PSN + 1), ("SEND ONLY", PSN + 3)]
+    assert script.host.counts["implied_nak_seq_err"] == 1
 
 
 @pytest.mark.parametrize("opcode", [Opcode.READ, Opcode.ATOMIC_ADD])

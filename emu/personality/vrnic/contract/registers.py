@@ -186,6 +186,7 @@ COUNTERS: tuple[tuple[str, str], ...] = (
     ("out_of_buffer", "UC and UD messages dropped for want of a receive element"),
     ("pkey_violations", "packets of another partition"),
     ("qkey_violations", "datagrams with another Q_Key"),
+    ("implied_nak_seq_err", "answers that show that an earlier READ or atomic response was lost"),
     ("np_ecn_marked_roce_packets", "RoCE packets that came with the mark of a congested switch"),
     ("np_cnp_sent", "congestion notifications sent"),
     ("rp_cnp_handled", "congestion notifications that slowed a queue pair down"),
