@@ -114,3 +114,9 @@ def test_the_socket_of_a_network_device_has_a_bounded_path() -> None:
     network = JoinedNetwork("node0.nic1", "02:76:72:00:00:02", Path("/" + "x" * 120), Path("/run/b"))
     with pytest.raises(LabFailure, match="too long"):
         replace(COMMAND, networks=(network,)).argv()
+
+
+@pytest.mark.parametrize(("accelerator", "there"), [("tcg", True), ("kvm", False)])
+def test_an_emulated_guest_does_not_test_its_timer(accelerator: str, there: bool) -> None:
+    words = replace(COMMAND, accelerator=accelerator).kernel_arguments().split()
+    assert ("no_timer_check" in words) is there
