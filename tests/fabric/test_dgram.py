@@ -21,6 +21,7 @@ class Cable:
 
     name = "node0.nic0"
     backlog = 0
+    arriving = 0
     up = True
 
     def __init__(self) -> None:
