@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__)
-
 // Callee-saved registers of the System V ABI go to the old stack, the new stack gives its own back.
 asm(".text\n"
     ".type simt_change, @function\n"
@@ -49,24 +47,3 @@ void Context::change(Context &from, Context &to)
 }
 
 } // namespace simt
-
-#else
-
-namespace simt {
-
-Context::Context(void *stack, size_t size, void (*entry)())
-{
-	getcontext(&registers_);
-	registers_.uc_stack.ss_sp = stack;
-	registers_.uc_stack.ss_size = size;
-	makecontext(&registers_, entry, 0);
-}
-
-void Context::change(Context &from, Context &to)
-{
-	swapcontext(&from.registers_, &to.registers_);
-}
-
-} // namespace simt
-
-#endif

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #if !defined(__x86_64__)
-#include <ucontext.h>
+#error "no switch between two flows for this machine"
 #endif
 
 namespace simt {
@@ -18,15 +18,11 @@ public:
 	// A flow that begins in @entry, which never returns, on @stack (bytes, 16-byte aligned).
 	Context(void *stack, size_t size, void (*entry)());
 
-	// Leave @from, go on with @to. Makes no system call on x86-64.
+	// Leave @from, go on with @to. Makes no system call.
 	static void change(Context &from, Context &to);
 
 private:
-#if defined(__x86_64__)
 	void *stack_pointer_ = nullptr;
-#else
-	ucontext_t registers_ = {};
-#endif
 };
 
 } // namespace simt

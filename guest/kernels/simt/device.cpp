@@ -113,18 +113,12 @@ public:
 
 	void idle() override
 	{
-#if defined(__x86_64__)
 		__builtin_ia32_pause();
-#endif
 	}
 
 	uint64_t clock() override
 	{
-#if defined(__x86_64__)
 		return __builtin_ia32_rdtsc();
-#else
-		return static_cast<uint64_t>(seconds() * 1e9);
-#endif
 	}
 
 	volatile uint64_t *doorbells() override

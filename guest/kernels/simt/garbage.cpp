@@ -16,8 +16,9 @@ void plausible_slot(Qp &qp, simt::Random &random)
 
 	for (int pair = 1; pair < 4; pair++)
 		simt::st16(slot + 2 * pair, random.next() >> random.below(64), random.next() >> random.below(64));
-	simt::st16(slot, htole64(vrnic_wqe_commit(opcode, static_cast<uint8_t>(random.next()), static_cast<uint32_t>(index))),
-		   htole64(qp.qpn));
+	auto flags = static_cast<uint8_t>(random.next());
+
+	simt::st16(slot, htole64(vrnic_wqe_commit(opcode, flags, static_cast<uint32_t>(index))), htole64(qp.qpn));
 }
 
 void random_doorbell(Qp &qp, simt::Random &random)

@@ -199,7 +199,8 @@ void Host::watch(Watched &watched, uint32_t index)
 		if (!who.empty())
 			memory_->report("C09", "doorbell index " + std::to_string(index) + " of QP " +
 						       std::to_string(qp.qpn) + " left while " + what + " of index " +
-						       std::to_string(watched.rung) + " was still in the buffers of " + who +
+						       std::to_string(watched.rung) +
+						       " was still in the buffers of " + who +
 						       "; a fence of the NIC's scope comes before the doorbell");
 	}
 }

@@ -9,153 +9,15 @@
 // A dispatched token has hidden bytes with one scale (a float) for each 128 of them; a result has bfloat16.
 // Expert e multiplies by e + 1; the token's rank sums the results of its topk experts, the k-th weighted
 // with 2^-k, in that order, in single precision.
-#include "kernel.h"
-
-#include <cstring>
+#include "moe_model.h"
 
 namespace kernels {
 
 namespace {
 
-constexpr uint32_t SCALED = 128;  // elements with one scale
-constexpr uint32_t HEADER = 16;
-
+using namespace moe;
 using simt::Order;
 using simt::Scope;
-
-uint64_t align(uint64_t size)
-{
-	return (size + 63) & ~63ull;
-}
-
-// Offsets in the kernel's part of the heap.
-struct Layout {
-	uint32_t ranks, local, tokens, hidden, experts;
-	uint64_t message, result;  // bytes
-	// of a set
-	uint64_t counts, flags, received, combined, staging, results, set;
-	// behind both sets
-	uint64_t slots, issued, cleared, barrier, output, end;
-
-	Layout(const Options &options, uint32_t pes)
-		: ranks(pes), local(options.experts / pes), tokens(options.tokens), hidden(options.hidden),
-		  experts(options.experts), message((HEADER + hidden + hidden / SCALED * 4 + 15) & ~15ull),
-		  result(2ull * hidden)
-	{
-		uint64_t at = 0;
-		auto take = [&](uint64_t size) {
-			uint64_t start = at;
-
-			at += align(size);
-			return start;
-		};
-
-		counts = take(8ull * local * ranks);
-		flags = take(8ull * experts);
-		received = take(message * local * ranks * tokens);
-		combined = take(result * experts * tokens);
-		staging = take(message * tokens);
-		results = take(result * local * ranks * tokens);
-		set = at;
-		at *= 2;
-		slots = take(8ull * experts * options.steps);
-		issued = take(8ull * experts * options.steps);
-		cleared = take(8ull * options.steps);
-		barrier = take(8);
-		output = take(4ull * hidden * tokens * options.steps);
-		end = at;
-	}
-
-	// The count of tokens that rank @from sent to local expert @expert; its messages; their results.
-	uint64_t count(uint32_t parity, uint32_t expert, uint32_t from) const
-	{
-		return parity * set + counts + 8 * (expert * ranks + from);
-	}
-	uint64_t flag(uint32_t parity, uint32_t expert) const
-	{
-		return parity * set + flags + 8 * expert;
-	}
-	uint64_t arrival(uint32_t parity, uint32_t expert, uint32_t from, uint64_t slot) const
-	{
-		return parity * set + received + ((expert * ranks + from) * tokens + slot) * message;
-	}
-	uint64_t outcome(uint32_t parity, uint32_t expert, uint32_t from, uint64_t slot) const
-	{
-		return parity * set + results + ((expert * ranks + from) * tokens + slot) * result;
-	}
-	uint64_t reply(uint32_t parity, uint32_t expert, uint64_t token) const
-	{
-		return parity * set + combined + (expert * tokens + token) * result;
-	}
-	uint64_t stage(uint32_t parity, uint64_t token) const
-	{
-		return parity * set + staging + token * message;
-	}
-};
-
-// Which expert token @token of rank @pe chooses as its @k-th.
-uint32_t route(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t k)
-{
-	uint32_t first = static_cast<uint32_t>(pattern(options.seed, pe, token, 7000 + step) >> 33);
-
-	switch (options.routing) {
-	case Routing::hot:
-		return k ? 1 + (first + k) % (options.experts - 1) : 0;
-	case Routing::idle:
-		return (first + k) % (options.experts - 1);
-	default:
-		return (first + k) % options.experts;
-	}
-}
-
-uint32_t tokens_for(const Options &options, uint32_t step, uint32_t pe, uint32_t expert)
-{
-	uint32_t count = 0;
-
-	for (uint32_t token = 0; token < options.tokens; token++)
-		for (uint32_t k = 0; k < options.topk; k++)
-			count += route(options, step, pe, token, k) == expert;
-	return count;
-}
-
-// Eight elements of a token, and the scale of its @group-th 128.
-uint64_t element_word(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t word)
-{
-	return pattern(options.seed, pe, token, step * 0x10000ull + word);
-}
-
-float scale_of(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t group)
-{
-	return 1.0f / static_cast<float>(1u << pattern(options.seed, pe, token, 0x8000000 + step * 0x1000 + group) % 4);
-}
-
-float element(uint64_t word, uint32_t byte, float scale)
-{
-	return static_cast<float>(static_cast<int8_t>(word >> 8 * byte)) * scale;
-}
-
-// Round to nearest even.
-uint16_t to_bfloat16(float value)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float from_bfloat16(uint16_t value)
-{
-	uint32_t bits = static_cast<uint32_t>(value) << 16;
-	float result;
-
-	memcpy(&result, &bits, sizeof(result));
-	return result;
-}
-
-float weight(uint32_t k)
-{
-	return 1.0f / static_cast<float>(1u << k);
-}
 
 // One step of one lane; what is in it is the same for the whole warp but lane and thread.
 class Step {
