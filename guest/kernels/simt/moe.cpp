@@ -213,9 +213,14 @@ private:
 		}
 	}
 
-	// Buffers of this set are sent from no more, and every CTA is here.
+	// Nothing comes into this set or leaves it any more, and every CTA is here.
 	void finish()
 	{
+		// An expert that no token of ours chose says so as well: were it late, its flag would outlive the
+		// clearing and stand for data that two steps on has not come.
+		for (uint32_t expert = simt::thread_id(); expert < options_.experts; expert += simt::threads())
+			shmem_.wait_until(
+				offset(place_.flag(parity_, expert)), [](uint64_t value, uint64_t) { return value != 0; }, 0);
 		simt::syncthreads();
 		if (simt::thread_id() % (simt::warps_per_cta() * simt::WARP_LANES) == 0) {
 			shmem_.quiet_all();
