@@ -44,6 +44,7 @@ _RNR_FOREVER = 7
 _MAX_MESSAGE = 1 << 31
 _SENDING = frozenset({QpState.RTS})
 _READS = frozenset({Opcode.READ, Opcode.ATOMIC_ADD, Opcode.ATOMIC_CAS})
+_IDEMPOTENT = (Opcode.NOP, Opcode.WRITE, Opcode.READ)
 _ATOMICS = (Opcode.ATOMIC_ADD, Opcode.ATOMIC_CAS)
 _ATOMIC_BYTES = 8
 
@@ -57,6 +58,7 @@ class UetEngine:
         self.qpn = host.qpn
         self.parameters = fep.parameters
         self.rod = transport is Transport.UET_ROD
+        self.rudi = transport is Transport.UET_RUDI
         self.state = QpState.RESET
         self._set(QpAttributes())
         self.target = Target(self)
@@ -188,6 +190,8 @@ class UetEngine:
         opcode = request.opcode
         if opcode not in COMPLETIONS:
             return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"UET has no operation {opcode!r}")
+        if self.rudi and opcode not in _IDEMPOTENT:
+            return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"RUDI has no operation {opcode.name}")
         if not 0 <= request.length <= _MAX_MESSAGE:
             return Failure(Status.LOC_LEN_ERR, Cause.BAD_LENGTH, f"message of {request.length} bytes")
         if opcode in _ATOMICS and request.length != _ATOMIC_BYTES:

@@ -25,6 +25,7 @@ from emu.uet.packet import NOMINAL_EXTRA, Parser, UetPacket
 from emu.uet.parameters import Parameters
 from emu.uet.path import PeerPath
 from emu.uet.pdc import Pdc, Role
+from emu.uet.rudi import Rudi
 from emu.uet.target import refusal
 from emu.wire.uet_names import (
     ControlFlag,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TRANSPORTS", "Fep"]
 
-TRANSPORTS = (Transport.UET_ROD, Transport.UET_RUD)
+TRANSPORTS = (Transport.UET_ROD, Transport.UET_RUD, Transport.UET_RUDI)
 """Services whose queue pairs an endpoint serves."""
 
 _TURN = 32
@@ -73,7 +74,7 @@ class Fep:
     def __init__(self, host: EndpointHost, parameters: Parameters | None = None, seed: int = 0) -> None:
         self.host = host
         self.parameters = parameters or Parameters()
-        self._seed = seed
+        self.seed = seed
         wire = self.parameters.wire
         self._trimmed = (wire.dscp_trimmed, wire.dscp_trimmed_last_hop)
         self._parser = Parser(wire)
@@ -91,15 +92,18 @@ class Fep:
         self._ids: dict[int, Message] = {}
         self._next_id = self._next_number = 0
         self._full_until = 0
+        self.rudi = Rudi(self)
         self._starved: deque[tuple[UetEngine, Message]] = deque()
-        self._random = random.Random(self._seed)
+        self._random = random.Random(self.seed)
 
     # The seam to the core
 
     def create_engine(self, transport: Transport, host: EngineHost) -> Engine:
         """A queue pair's engine in state RESET. :raises ValueError: the service is not offered."""
         if transport not in TRANSPORTS:
-            raise ValueError(f"transport {transport.name} is not offered: UET has UET_ROD and UET_RUD")
+            raise ValueError(
+                f"transport {transport.name} is not offered: UET has UET_ROD, UET_RUD and UET_RUDI"
+            )
         engine = UetEngine(self, transport, host)
         self._engines[engine.qpn] = engine
         return engine
@@ -116,6 +120,7 @@ class Fep:
             pdc.closed = True
             if pdc.timer is not None:
                 pdc.timer.cancel()
+        self.rudi.stop()
         self._engines.clear()
         self._ready.clear()
         self._forget()
@@ -125,6 +130,10 @@ class Fep:
         packet = self._parser.parse(frame)
         if isinstance(packet, Drop):
             return packet
+        if packet.kind == PdsType.RUDI_REQ:
+            return self.rudi.request(packet, self._path_back(packet))
+        if packet.kind == PdsType.RUDI_RESP or (packet.is_nack and packet.flags & NackFlag.NT):
+            return self.rudi.answered(packet, now)
         found = self._find(packet, now)
         if isinstance(found, Drop):
             return found
@@ -137,8 +146,8 @@ class Fep:
 
     def _find(self, packet: UetPacket, now: int) -> Pdc | Drop:
         kind = packet.kind
-        if kind in (PdsType.RUDI_REQ, PdsType.RUDI_RESP, PdsType.UUD_REQ):
-            return Drop(f"{PdsType(kind).name}: this endpoint has no such queue pairs")
+        if kind == PdsType.UUD_REQ:
+            return Drop("UUD_REQ: this endpoint has no such queue pairs")
         request = packet.is_request
         opens = request or kind == PdsType.CP
         if opens and not packet.spdcid:
@@ -243,8 +252,8 @@ class Fep:
         frame = self._path_back(packet).frame(self.parameters.wire.dscp_control << 2, packet.ev, header)
         self.host.send(frame, None)
 
-    def request(self, packet: UetPacket, header: RequestHeader, pdc: Pdc) -> Verdict:
-        """Carry out a new request packet at the queue pair it names."""
+    def request(self, packet: UetPacket, header: RequestHeader, pdc: Pdc | None) -> Verdict:
+        """Carry out a request packet at the queue pair it names; without a PDC it came by RUDI."""
         if header.job_id != self.parameters.job_id:
             return refusal(ReturnCode.BAD_JOB_ID, header)
         engine = self._engines.get(header.qpn)
@@ -279,7 +288,11 @@ class Fep:
         )
 
     def submit(self, engine: UetEngine, message: Message) -> None:
-        """Queue a message on a PDC to its peer, opening one if needed."""
+        """Queue a message on a PDC to its peer, opening one if needed, or for RUDI."""
+        if engine.rudi:
+            message.message_id = self._next_id = self._next_id % 0xFFFF + 1
+            self.rudi.submit(self._path_to(engine), message)
+            return
         pdc = self._pdc_for(engine)
         if pdc is None or len(self._ids) >= 0xFFFF:
             self._starved.append((engine, message))
@@ -307,20 +320,11 @@ class Fep:
         number = self._allocate(now)
         if number is None:
             return None
-        attributes = engine.attributes
-        path = PeerPath(
-            attributes.source_mac,
-            attributes.dest_mac,
-            engine.source_ip,
-            engine.dest_ip,
-            self.parameters.wire,
-            attributes.hop_limit or 64,
-        )
         pdc = Pdc(
             self,
             number,
             Role.INITIATOR,
-            path,
+            self._path_to(engine),
             rod=engine.rod,
             start_psn=self._random.getrandbits(32),
             mtu=engine.mtu + _HEADERS + NOMINAL_EXTRA,
@@ -328,6 +332,17 @@ class Fep:
         self._add(pdc)
         self._initiated[key] = pdc
         return pdc
+
+    def _path_to(self, engine: UetEngine) -> PeerPath:
+        attributes = engine.attributes
+        return PeerPath(
+            attributes.source_mac,
+            attributes.dest_mac,
+            engine.source_ip,
+            engine.dest_ip,
+            self.parameters.wire,
+            attributes.hop_limit or 64,
+        )
 
     def release(self, message: Message) -> None:
         """A message needs its id no more."""

@@ -26,6 +26,7 @@ __all__ = [
     "DATA_RESPONSE",
     "PDS_ACK_CC",
     "PDS_REQUEST",
+    "PDS_RUDI",
     "PDS_SIZES",
     "RESPONSE",
     "SMALL_DATA_RESPONSE",
@@ -40,6 +41,7 @@ __all__ = [
     "parse_response",
     "prologue",
     "response",
+    "rudi",
     "standard_request",
 ]
 
@@ -53,6 +55,9 @@ PDS_ACK_CC = struct.Struct(">HHIHHBBhQHBBHH")
 bytes (8 and 16 bits), out-of-order count."""
 CONTROL = struct.Struct(">HHIHHI")
 """Control packets and NACKs: prologue, 16 bits, PSN, spdcid, dpdcid, payload."""
+
+PDS_RUDI = struct.Struct(">HHI")
+"""Prologue, reserved, packet id."""
 
 PDS_SIZES: dict[int, int] = {
     PdsType.RUD_REQ: 12,
@@ -137,6 +142,11 @@ def control(
 ) -> bytes:
     """Control packet."""
     return CONTROL.pack(prologue(PdsType.CP, kind, flags), opaque, psn, source, dest, payload)
+
+
+def rudi(kind: PdsType, next_header: int, flags: int, packet_id: int) -> bytes:
+    """RUDI request or response."""
+    return PDS_RUDI.pack(prologue(kind, next_header, flags), 0, packet_id)
 
 
 def standard_request(

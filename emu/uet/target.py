@@ -120,8 +120,8 @@ class Target:
         self._finished: dict[int, Completion] = {}
         self._established = False
 
-    def request(self, packet: UetPacket, header: RequestHeader, pdc: Pdc) -> Verdict:
-        """Carry out one request packet."""
+    def request(self, packet: UetPacket, header: RequestHeader, pdc: Pdc | None) -> Verdict:
+        """Carry out one request packet. Without a PDC it came by RUDI, and nothing is remembered of it."""
         engine = self._engine
         try:
             if engine.state not in _READY:
@@ -153,7 +153,7 @@ class Target:
 
     # Writes and sends
 
-    def _message(self, packet: UetPacket, header: RequestHeader, pdc: Pdc) -> Verdict:
+    def _message(self, packet: UetPacket, header: RequestHeader, pdc: Pdc | None) -> Verdict:
         size = header.end - header.start
         if header.whole:
             fits = size == header.request_length
@@ -166,7 +166,7 @@ class Target:
             raise _Refused(ReturnCode.UNSUPPORTED_SIZE)
         send = header.opcode == RequestOpcode.SEND
         numbered = send or header.key >> 32
-        if header.whole and not numbered:
+        if pdc is None or (header.whole and not numbered):
             self._write(packet, header, size, whole=True)
             return None
         key = (self._engine.qpn, header.message_id)
@@ -328,8 +328,10 @@ class Target:
             self._next_done = self._next_done % _U32 + 1
             self._host.complete(completion)
 
-    def _aborted(self, header: RequestHeader, pdc: Pdc) -> None:
+    def _aborted(self, header: RequestHeader, pdc: Pdc | None) -> None:
         """The initiator gives a message up: its element waits for another."""
+        if pdc is None:
+            return
         inbound = pdc.inbound.pop((self._engine.qpn, header.message_id), None)
         if inbound is not None and inbound.epoch == self.epoch and inbound.receive is not None:
             self._bound.pop(inbound.number, None)
@@ -337,7 +339,7 @@ class Target:
 
     # Reads and atomics
 
-    def _read(self, header: RequestHeader, pdc: Pdc) -> Verdict:
+    def _read(self, header: RequestHeader, pdc: Pdc | None) -> Verdict:
         if not self._engine.access & Access.REMOTE_READ:
             raise _Refused(ReturnCode.PERM_VIOLATION)
         mtu, total = self._engine.mtu, header.request_length
@@ -346,7 +348,7 @@ class Target:
         size = min(total, mtu) if header.flags & _SOM else header.payload_length
         if size > mtu or offset + size > total or (header.whole and total > mtu):
             raise _Refused(ReturnCode.UNSUPPORTED_SIZE)
-        if len(pdc.source.queue) >= _REPLIES_MAX:
+        if pdc is not None and len(pdc.source.queue) >= _REPLIES_MAX:
             return NackCode.NO_PKT_BUFFER
         data = b""
         if size:
@@ -355,7 +357,7 @@ class Target:
             except ProtectionError as error:
                 raise _Refused(_CODES.get(error.cause, ReturnCode.PERM_VIOLATION)) from error
         octets = data_response(ReturnCode.OK, header.message_id, header.job_id, size, size, offset) + data
-        if total <= self._parameters.max_ack_data:
+        if pdc is None or total <= self._parameters.max_ack_data:
             return Answer(NextHeader.RESPONSE_DATA, octets)
         pdc.submit(_Reply(self._engine.qpn, octets, size))
         return None

@@ -74,8 +74,9 @@ class Watch:
         self._seen: dict[int, set[int]] = {}
         nic.fep.request = self.request  # type: ignore[method-assign]
 
-    def request(self, packet: UetPacket, header: RequestHeader, pdc: Pdc) -> Verdict:
+    def request(self, packet: UetPacket, header: RequestHeader, pdc: Pdc | None) -> Verdict:
         """As the endpoint's."""
+        assert pdc is not None
         seen = self._seen.setdefault(id(pdc), set())
         assert packet.psn not in seen, "a packet reached semantics twice"
         if pdc.rod:
