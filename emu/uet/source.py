@@ -34,6 +34,8 @@ _ACK_REQ_CLEAR = int(AckFlag.REQ_CLEAR)
 _ACK_RETX = int(AckFlag.RETX)
 _AR = int(RequestFlag.AR)
 _RETX = int(RequestFlag.RETX)
+_OVERHEAD = 60
+"""Nominal bytes of a packet beyond its SES header and payload: PDS and UDP headers, and 40."""
 _SYN_RANGE = 4096
 """psn_offset has 12 bits: packets that may leave before the first answer."""
 _PSN_SPACE = (1 << 31) - (1 << 17)
@@ -191,7 +193,8 @@ class Source:
             self._since_ask >= self._parameters.ack_interval
             or outgoing.control is not None
             or (outgoing.last and len(queue) == 1)
-            or self.nscc.wants_ack(self.inflight)
+            or self.nscc.wants_ack(self.inflight + len(outgoing.body) + _OVERHEAD)
+            or self.nscc.cwnd < self._parameters.ack_trigger
             or distance(self.next_psn, self.cack) > self._range
         ):
             self._since_ask = 0

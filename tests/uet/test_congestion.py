@@ -168,3 +168,18 @@ def test_links_that_trim_mark_and_lose() -> None:
     assert any(packet.flags & 0x20 for packet in b.packets() if packet.is_ack)
     trimmed = sum(code in (NackCode.TRIMMED, NackCode.TRIMMED_LASTHOP) for code in told)
     assert trimmed <= len(a.retransmitted) <= 1.5 * trimmed
+
+
+def test_a_full_window_asks_for_the_acknowledgement_that_opens_it() -> None:
+    """Windows of few packets, and none of them the last of the work: no timer may be what goes on."""
+    for rate in (100_000_000, 1_000_000_000, 3_000_000_000):
+        parameters = Parameters(nscc=NsccConfig(base_rtt_ns=BASE_RTT, bytes_per_second=rate))
+        net = Net()
+        a, b = net.nic("a", parameters), net.nic("b", parameters)
+        left, right = connect(a, b)
+        left.host.memory(LKEY, 1 << 17)
+        right.host.memory(RKEY, 1 << 17)
+        left.post(Opcode.WRITE, 1 << 17)
+        net.scheduler.run(until=40 * MS)
+        assert left.host.statuses == [(0, Status.SUCCESS)]
+        assert not a.retransmitted
