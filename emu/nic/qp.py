@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from emu.clock import Timer
+from emu.clock import MS, Timer
 from emu.events import Kind
 from emu.nic.checks import Rule
 from emu.nic.context import ProtectionDomain
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["FirstError", "QpConfig", "QpSnapshot", "QueuePair"]
 
 _STATE = Kind.STATE.bit
+ERROR_WATCH = 10 * MS
+"""How often a queue pair in error looks for receives that ring no doorbell."""
 
 _ATTRIBUTES: dict[ModifyMask, tuple[str, ...]] = {
     ModifyMask.ACCESS_FLAGS: ("access",),
@@ -67,7 +69,8 @@ class QpConfig:
     ``receive`` and ``record`` are None when it has no receive ring or doorbell record.
 
     ``receive_slot_size`` is the bytes of a receive element where queue pairs differ in that (None: the
-    format's), ``srq`` where it receives instead of in a ring of its own. ``start_index`` is the first
+    format's), ``receive_doorbells`` False when software only counts receives in the record, ``srq`` where it
+    receives instead of in a ring of its own. ``start_index`` is the first
     running index of both rings, ``phase`` tells the personality to look for phase bits, ``signal_all`` to
     complete every send.
     """
@@ -81,6 +84,7 @@ class QpConfig:
     receive: RingMemory | None = None
     receive_log_size: int = 0
     receive_slot_size: int | None = None
+    receive_doorbells: bool = True
     srq: SharedReceiveQueue | None = None
     record: RingMemory | None = None
     record_policy: DbrPolicy = DbrPolicy.NONE
@@ -142,6 +146,8 @@ class QueuePair:
         "_failing",
         "_platform",
         "_submission",
+        "_watch",
+        "_watch_receives",
         "attributes",
         "closed",
         "completed",
@@ -196,6 +202,7 @@ class QueuePair:
         self._failing = False
         self.timer: Timer | None = None
         self.recovery: Timer | None = None
+        self._watch: Timer | None = None
         self.fault: WqeFault | None = None
         self.first_error: FirstError | None = None
         self.fatal = False
@@ -213,6 +220,7 @@ class QueuePair:
             )
         )
         self.srq = config.srq
+        self._watch_receives = self.receive is not None and not config.receive_doorbells
         if self.srq is not None:
             self.srq.users.add(number)
         self.record = (
@@ -253,7 +261,7 @@ class QueuePair:
         self.attributes.state = state
         self._drain_wanted = False
         self._trace_state(previous, reason)
-        self._leave_shared(previous)
+        self._after_error(previous)
         self._submission.kick(self)
 
     def fail(self, reason: str) -> None:
@@ -351,12 +359,19 @@ class QueuePair:
         self._drain_wanted = attributes.state is QpState.SQD and previous is QpState.RTS
         self._trace_state(previous, reason)
         self.engine.modify(attributes, previous)
-        self._leave_shared(previous)
+        self._after_error(previous)
         self._submission.kick(self)
 
-    def _leave_shared(self, previous: QpState) -> None:
-        """In error a queue pair takes nothing more from its shared receive queue, and says so."""
-        if self.srq is not None and self.state is QpState.ERR and previous is not QpState.ERR:
+    def _after_error(self, previous: QpState) -> None:
+        """In error a queue pair takes nothing more from its shared receive queue, and says so.
+
+        What software posts to its own is flushed, whether or not there is a doorbell for it.
+        """
+        if self.state is not QpState.ERR or previous is QpState.ERR:
+            return
+        if self._watch_receives:
+            self._look_for_receives()
+        if self.srq is not None:
             self.raise_event(AsyncEvent.QP_LAST_WQE_REACHED, "no more elements of the shared receive queue")
 
     def _blank(self) -> QpAttributes:
@@ -376,11 +391,21 @@ class QueuePair:
         if self.receive is not None:
             self.receive.restart(self.start_index)
 
+    def _look_for_receives(self) -> None:
+        """Have the receive ring looked at again and again while in error."""
+        self._watch = None
+        if self.closed or self.state is not QpState.ERR or self.receive is None:
+            return
+        self.receive.news = True
+        self._submission.kick(self)
+        scheduler = self._platform.scheduler
+        self._watch = scheduler.call_at(scheduler.now() + ERROR_WATCH, self._look_for_receives)
+
     def _stop_timers(self) -> None:
-        for timer in (self.timer, self.recovery):
+        for timer in (self.timer, self.recovery, self._watch):
             if timer is not None:
                 timer.cancel()
-        self.timer = self.recovery = None
+        self.timer = self.recovery = self._watch = None
 
     def _trace_state(self, previous: QpState, reason: str) -> None:
         platform = self._platform

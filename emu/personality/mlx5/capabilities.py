@@ -150,11 +150,11 @@ FLOW_TABLE = (
     Capability("modify_root", 1, "drivers choose the first table"),
     Capability("identified_miss_table_mode", 1, "a table may name the one that is tried next"),
     Capability("flow_table_modify", 1, "and change it later"),
-    Capability("log_max_ft_size", 20, "rules in a table"),
+    Capability("log_max_ft_size", 20, "places in a table; most of a driver's stay empty"),
     Capability("max_ft_level", 63, "tables in a chain"),
-    Capability("log_max_ft_num", 16, "tables"),
+    Capability("log_max_ft_num", 10, "tables"),
     Capability("log_max_destination", 8, "destinations of a rule"),
-    Capability("log_max_flow", 20, "rules"),
+    Capability("log_max_flow", 12, "rules in a table that are really there"),
     Capability("ft_field_support", sum(1 << 127 - bit for bit in _OUTER_FIELDS), "what rules may look at"),
 )
 """Of received frames. Sent frames are not steered."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from binascii import crc32
 from dataclasses import dataclass, field
 
+from emu.nic.errors import ErrorKind, NicError
 from emu.nic.frame import TCP, UDP, Headers, parse_headers
 from emu.personality.mlx5.layout.steering import FTE_MATCH_SET_LYR_2_4
 
@@ -20,6 +21,10 @@ MATCH_BYTES = 512
 OUTER_BYTES = 64
 """Of these, the outer headers come first; nothing else of a frame can be matched here."""
 MAX_HOPS = 64
+MAX_TABLES = 1 << 10
+"""Tables and groups together."""
+MAX_RULES = 1 << 12
+"""In one table."""
 _VLAN = b"\x81\x00"
 _OTHER_MASK = (1 << (MATCH_BYTES - OUTER_BYTES) * 8) - 1
 
@@ -51,7 +56,9 @@ class FlowTable:
     """Rules by index, kept in order."""
 
     def set(self, index: int, entry: Entry) -> None:
-        """Put a rule at an index."""
+        """Put a rule at an index. :raises NicError: NO_RESOURCE."""
+        if index not in self.entries and len(self.entries) >= MAX_RULES:
+            raise NicError(ErrorKind.NO_RESOURCE, f"a flow table holds {MAX_RULES} rules")
         self.entries[index] = entry
         self.entries = dict(sorted(self.entries.items()))
 
@@ -65,7 +72,10 @@ class Steering:
         self._last_number = 0
 
     def number(self) -> int:
-        """A number for a table or a group that none had before."""
+        """A number for a table or a group that none had before. :raises NicError: NO_RESOURCE."""
+        groups = sum(len(table.groups) for table in self.tables.values())
+        if len(self.tables) + groups >= MAX_TABLES:
+            raise NicError(ErrorKind.NO_RESOURCE, f"all {MAX_TABLES} flow tables and groups are in use")
         self._last_number += 1
         return self._last_number
 

@@ -217,6 +217,21 @@ def test_entering_error_flushes_receives(pair: Pair) -> None:
     ]
 
 
+def test_receives_posted_in_error_are_flushed_without_a_doorbell(pair: Pair) -> None:
+    """A driver drains a queue pair so: error first, then one more receive, then wait for it."""
+    b = pair.b
+    b.machine.do(Op.QP_2ERR, qpn=b.qp.number)
+    pair.run(MS)
+    assert b.cq.poll() is None
+    b.qp.receive((4096, b.key, b.memory))
+    pair.run(20 * MS)
+    done = b.cq.poll()
+    assert done is not None and done.syndrome == CqeSyndrome.FLUSHED
+    b.machine.do(Op.QP_2RST, qpn=b.qp.number)
+    pair.run(SECOND)
+    assert b.cq.poll() is None
+
+
 def test_a_silent_peer_exhausts_the_retries(pair: Pair) -> None:
     a, b = pair.a, pair.b
     b.machine.do(Op.DESTROY_QP, qpn=b.qp.number)

@@ -19,6 +19,8 @@ from emu.personality.mlx5.layout import commands as layout
 __all__ = ["COMMANDS"]
 
 PAGE_SHIFT = 12
+MAX_PIECES = 1 << 20
+"""Separate runs of bus memory behind all user memory together: 16 bytes of the server's memory each."""
 
 
 def create_uctx(device: Mlx5Device, request: Request) -> Mapping[str, int]:
@@ -45,8 +47,11 @@ def create_umem(device: Mlx5Device, request: Request) -> Mapping[str, int]:
             ErrorKind.BAD_FIELD, f"{count} pages, of which {len(pages)} are listed, from {offset:#x}", "umem"
         )
     length = (count << shift) - offset
+    memory_pages = PageList(pages[:count], shift, offset, length)
+    if memory_pages.pieces + sum(other.pages.pieces for other in device.umems) > MAX_PIECES:
+        raise NicError(ErrorKind.NO_RESOURCE, f"all user memory together has {MAX_PIECES} pieces at most")
     number = device.umems.reserve()
-    device.umems.items[number] = UserMemory(number, PageList(pages[:count], shift, offset, length))
+    device.umems.items[number] = UserMemory(number, memory_pages)
     return {"umem_id": number}
 
 

@@ -85,6 +85,7 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
             receive=receive,
             receive_log_size=context["log_rq_size"],
             receive_slot_size=slot,
+            receive_doorbells=False,
             srq=_srq(device, context),
             record=device.record(context),
             record_policy=DbrPolicy.AUTHORITATIVE,
