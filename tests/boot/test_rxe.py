@@ -71,7 +71,10 @@ def between(pair: LabRunner, client: str, tool: str, seconds: float = 60) -> tup
     """Run ``tool`` as server at one end and as client at ``client``; the client's output."""
     server = "rxe" if client == "ours" else "ours"
     job = pair[server].spawn(tool, seconds)
-    _wait_for(pair[server])
+    listening = (
+        "rdma res show cm_id | grep -q LISTEN" if " -R " in tool else f"netstat -ltn | grep -q :{PORT}"
+    )
+    _wait_for(pair[server], listening)
     ran = pair[client].run(f"{tool} {ADDRESSES[server]}", seconds)
     answer = job.wait()
     assert ran.status == 0, (ran, answer)
@@ -79,10 +82,8 @@ def between(pair: LabRunner, client: str, tool: str, seconds: float = 60) -> tup
     return ran.out
 
 
-def _wait_for(server: Guest) -> None:
-    server.run(
-        f"for n in $(seq 100); do netstat -ltn | grep -q :{PORT} && exit; sleep 0.1; done; exit 1", 20
-    ).check()
+def _wait_for(server: Guest, condition: str) -> None:
+    server.run(f"for n in $(seq 100); do {condition} && exit; sleep 0.1; done; exit 1", 20).check()
 
 
 @pytest.mark.parametrize("client", DIRECTIONS)
@@ -108,6 +109,12 @@ def test_every_operation_from_both_ends(pair: LabRunner, client: str, tool: str,
     count = 20 if size < 1 << 20 else 5
     out = between(pair, client, f"{tool} {PERFTEST} {outstanding}-s {size} -n {count} -t 4")
     assert any(line.split()[:2] == [str(size), str(count)] for line in out), out
+
+
+@pytest.mark.parametrize("client", DIRECTIONS)
+def test_the_connection_manager_sets_up_queue_pairs(pair: LabRunner, client: str) -> None:
+    out = between(pair, client, f"ib_send_bw -R {PERFTEST} -s 4096 -n 20")
+    assert any(line.split()[:2] == ["4096", "20"] for line in out), out
 
 
 @pytest.mark.parametrize("client", DIRECTIONS)

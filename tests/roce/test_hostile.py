@@ -113,6 +113,7 @@ def test_bit_flips_under_a_right_icrc_do_not_raise(
             target.deliver(bytes(frame) + tail)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=120), max_size=10))
 def test_random_bytes_are_dropped_in_the_parser(frames: list[bytes]) -> None:
     pair = Pair(silence)

@@ -206,7 +206,7 @@ def test_any_bytes_are_parsed_without_an_exception(octets: bytes) -> None:
     assert isinstance(parse(octets), Drop)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(sorted(FRAMES)),
     st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=6),

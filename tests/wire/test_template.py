@@ -6,7 +6,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
@@ -114,6 +114,7 @@ def _scapy_base(path: FramePath) -> Packet:
 
 
 @pytest.mark.parametrize("opcode", sorted(BY_OPCODE))
+@settings(deadline=None)
 @given(data=st.data())
 def test_template_equals_scapy(opcode: int, data: st.DataObject) -> None:
     path = data.draw(_paths())
