@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from emu.transport.context import Endpoint
 from emu.transport.loop import Loop
 from emu.transport.model import DeviceModel
 from tests.vfio_user import Client
+
+# An example takes as long as the machine is busy; only what it finds counts.
+settings.register_profile("vrnic", deadline=None, print_blob=True)
+settings.load_profile("vrnic")
 
 Connect = Callable[[DeviceModel], Client]
 Serve = Callable[[DeviceModel], Endpoint]
