@@ -17,8 +17,7 @@ class NicLimits:
 
     ``port_mtu`` is the largest path MTU in payload bytes, ``vectors`` the MSI-X vectors (0 is the command
     queue's), ``first_vector`` the first one an event queue may have, ``first_mr`` the lowest index of a key,
-    ``min_log_send`` the smallest send ring,
-    ``port_speed`` the modelled link speed in Mb/s.
+    ``min_log_send`` log2 of the smallest send ring, ``port_speed`` the modelled link speed in Mb/s.
     """
 
     contexts: int = 255

@@ -3,9 +3,10 @@
 
 ::
 
-    20 checksum (frames)   24 flags, remote QPN   28 header flags, 29 header types   32 SRQN   36 immediate
-      44 byte count 54 vendor syndrome, 55 syndrome (errors)   56 opcode of the WQE, QPN   60 WQE counter
-      63 opcode << 4 | owner
+    20 checksum (frames)       24 flags, remote QPN     28 header flags, header types (frames)
+    32 shared receive queue    36 immediate             44 byte count            48 time
+    54 vendor syndrome, 55 syndrome (errors)            56 opcode of the WQE, QPN
+    60 WQE counter             63 opcode << 4 | owner
 
 Source: ``struct mlx5_cqe64`` and ``struct mlx5_err_cqe`` in ``include/linux/mlx5/device.h``.
 """
