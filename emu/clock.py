@@ -94,8 +94,10 @@ class VirtualScheduler:
         """
         ran = 0
         while self._heap and (until is None or self._heap[0][0] <= until):
-            if not self.step():
-                break
+            if not self._heap[0][2].pending:
+                heapq.heappop(self._heap)
+                continue
+            self.step()
             ran += 1
             if ran >= limit:
                 raise RuntimeError(f"{limit} calls ran by t={self._now} ns and more are pending")
