@@ -105,7 +105,7 @@ class Submission:
             if self._platform.events.mask & _DOORBELL:
                 self._trace(qp, index, "repeats index", "ignored")
         elif distance > MASK >> 1:
-            if record is not None and record.outrun is not None and ahead(index, record.outrun) > 0:
+            if record is not None and record.outrun is not None and ahead(index, record.outrun) >= 0:
                 record.outrun = index
                 self._platform.counters.doorbells_ignored += 1
                 if self._platform.events.mask & _DOORBELL:
