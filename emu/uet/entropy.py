@@ -14,8 +14,8 @@ _FIRST, _COUNT = 0xC000, 0x4000
 class EntropySelector:
     """Sprays over a fixed set of entropy values, each once in turn, and leaves out congested ones.
 
-    A value reported with a congestion mark, a trim or a loss is barred for a while, unless more than half of
-    the set is: then the congestion is not the path's.
+    A value reported with a congestion mark, a trim or a loss that speaks of congestion is barred for a while,
+    unless more than half of the set is: then the congestion is not the path's.
     """
 
     __slots__ = ("_barred", "_next", "values")

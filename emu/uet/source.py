@@ -324,16 +324,19 @@ class Source:
                 continue
             other.passed += 1
             if other.passed >= self._parameters.reorder_bound:
-                self._lose(other, now, "overtaken on its path")
+                # A full queue of a switch that trims would have trimmed it, and the path carries on.
+                congested = not self._parameters.nscc.trimming
+                self._lose(other, now, "overtaken on its path", congested=congested)
             else:
                 suspects.append((order, other))
         path.extendleft(reversed(suspects))
 
-    def _lose(self, outgoing: Outgoing, now: int, reason: str) -> None:
+    def _lose(self, outgoing: Outgoing, now: int, reason: str, *, congested: bool = True) -> None:
         if outgoing.state is State.FLIGHT:
             self.inflight -= outgoing.nominal
             self.nscc.lost(outgoing.nominal)
-            self._selector.bar(outgoing.ev, now + self.nscc.base_rtt)
+            if congested:
+                self._selector.bar(outgoing.ev, now + self.nscc.base_rtt)
         outgoing.state = State.LOST
         self._pdc.reason = reason
         self._lost.append(outgoing)

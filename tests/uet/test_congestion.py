@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import random
 import struct
+from collections import Counter
+from dataclasses import replace
+
+import pytest
 
 from emu.clock import MS, NS_PER_S, US
 from emu.events import EventBus
@@ -13,9 +17,9 @@ from emu.nic.work import Opcode, Status
 from emu.uet import NsccConfig, Parameters
 from emu.uet.entropy import EntropySelector
 from emu.uet.nscc import Nscc
-from emu.wire.uet_names import NackCode
+from emu.wire.uet_names import NackCode, PdsType
 from tests.roce.bench import LKEY, RKEY
-from tests.uet.bench import Net, Nic, Qp, connect
+from tests.uet.bench import Net, Nic, Qp, connect, losing, pair
 
 RATE = 12_500_000_000
 BASE_RTT = 12 * US
@@ -183,3 +187,19 @@ def test_a_full_window_asks_for_the_acknowledgement_that_opens_it() -> None:
         net.scheduler.run(until=40 * MS)
         assert left.host.statuses == [(0, Status.SUCCESS)]
         assert not a.retransmitted
+
+
+@pytest.mark.parametrize("trimming", [False, True])
+def test_a_loss_speaks_of_congestion_unless_switches_trim(trimming: bool) -> None:
+    """A path that carried later packets is left out for a while only when its queue may have been full."""
+    nscc = NsccConfig(base_rtt_ns=BASE_RTT, bytes_per_second=RATE, trimming=trimming)
+    net, left, right = pair(impairment=losing(("a", 2)), parameters=replace(PARAMETERS, nscc=nscc))
+    packets = 128
+    left.host.memory(LKEY, packets * MTU)
+    right.host.memory(RKEY, packets * MTU)
+    left.post(Opcode.WRITE, packets * MTU)
+    net.scheduler.run(until=10 * MS)
+    assert left.host.statuses == [(0, Status.SUCCESS)]
+    assert [reason for _, _, reason in left.nic.retransmitted] == ["overtaken on its path"]
+    used = Counter(packet.ev for packet in left.nic.packets() if packet.kind == PdsType.RUD_REQ)
+    assert (max(used.values()) - min(used.values()) <= 1) == trimming
