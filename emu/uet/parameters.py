@@ -44,7 +44,8 @@ class Parameters:
 
     ``reorder_bound`` packets must overtake another on its own path before that counts as lost, since a path
     keeps order. After ``tail_loss_ns`` of silence (two round trips, if longer) a packet's fate is asked for,
-    ``max_asks`` times; then it is sent again every ``rto_ns``, doubled each time, ``max_rto`` times.
+    after an eighth of it when nothing more is to be sent, ``max_asks`` times; then it is sent again every
+    ``rto_ns``, doubled each time, ``max_rto`` times.
     ``nack_retx_ns`` is the pause after a refusal for lack of resources, taken at most ``max_nack_retx`` times
     for one packet.
 

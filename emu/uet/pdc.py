@@ -207,13 +207,16 @@ class Pdc:
         )
         self.fep.host.send(self.path.frame(self._control_class, ev, header, body), None)
 
-    def control(self, kind: CtlType, *, psn: int = 0, payload: int = 0, flags: int = 0) -> None:
-        """Send a control packet that takes no PSN."""
+    def control(
+        self, kind: CtlType, *, psn: int = 0, payload: int = 0, flags: int = 0, ev: int | None = None
+    ) -> None:
+        """Send a control packet that takes no PSN, on the path of ``ev`` or else of the last request."""
         dest = self.peer
         if not dest:
             return
         header = control(kind, flags, psn, self.number, dest, payload)
-        self.fep.host.send(self.path.frame(self._control_class, self.source.ev, header), None)
+        ev = self.source.ev if ev is None else ev
+        self.fep.host.send(self.path.frame(self._control_class, ev, header), None)
 
     def refuse(self, code: NackCode, packet: UetPacket, payload: int = 0) -> None:
         """Send a NACK about ``packet``."""

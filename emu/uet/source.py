@@ -3,8 +3,9 @@
 
 Unordered delivery (RUD) sends again only what is missing. A packet counts as lost when enough packets that
 took the same path later are known to have arrived, since a path keeps order; when the destination says so;
-or when nothing was heard of it, asked for, in time. Ordered delivery (ROD) goes back to the PSN that the
-destination expects.
+or when nothing was heard of it, asked for, in time. Behind the last packets of the work nothing overtakes, so
+what is missing of them is soon asked for, each on the path it took. Ordered delivery (ROD) goes back to the
+PSN that the destination expects.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _LONGEST = 8
 """Patiences after which a packet is asked for although others are answered."""
 _ASKS_AT_ONCE = 16
 """Packets asked for, or sent again for want of an answer, until something is heard."""
+_TAIL = 8
+"""What this part of the patience does not bring is asked for when nothing more is to be sent."""
 _RTO_LIMIT = 8_000_000_000
 _NS_PER_SERVICE_UNIT = 128
 
@@ -102,6 +105,9 @@ class Source:
         self._round_trip = 0
         self._heard = 0
         self._asked = 0
+        self._newest = 0
+        self._tail_order = 0
+        self._tail_at = 0
 
     @property
     def idle(self) -> bool:
@@ -124,6 +130,9 @@ class Source:
                 break
             self._send(outgoing, now)
             sent += 1
+        if self._order != self._tail_order and not self.queue and not self._lost:
+            self._tail_order = self._order
+            self._tail_at = now + self._tail_patience
         if self.clear_wanted:
             self.clear_wanted = False
             self._pdc.control(CtlType.CLEAR_CMD, payload=self.clear)
@@ -205,6 +214,10 @@ class Source:
     def _patience(self) -> int:
         """How long silence may last before a packet's fate is asked for (ns)."""
         return max(self._parameters.tail_loss_ns, 2 * self._round_trip)
+
+    @property
+    def _tail_patience(self) -> int:
+        return max(self._parameters.tail_loss_ns // _TAIL, 2 * self._round_trip)
 
     # Answers
 
@@ -292,6 +305,8 @@ class Source:
         if outgoing.state is State.FLIGHT:
             self.inflight -= outgoing.nominal
         outgoing.state = State.ARRIVED
+        if outgoing.order > self._newest:
+            self._newest = outgoing.order
         arrived.append(outgoing)
 
     def _answer(self, outgoing: Outgoing, header: ResponseHeader | None, frame: bytes) -> None:
@@ -403,6 +418,12 @@ class Source:
 
     def deadline(self) -> int | None:
         """When :meth:`expire` wants to run."""
+        due = self._due()
+        if self._tail_at and self.inflight and (due is None or self._tail_at < due):
+            return self._tail_at
+        return due
+
+    def _due(self) -> int | None:
         timers = self._timers
         while timers:
             due, _, outgoing = timers[0]
@@ -413,14 +434,40 @@ class Source:
 
     def expire(self, now: int) -> None:
         """Look at every packet whose time has come."""
+        if self._tail_at and self._tail_at <= now:
+            self._tail_at = 0
+            if not self.queue and self._pdc.established:
+                self._ask_tail(now)
         while True:
-            due = self.deadline()
+            due = self._due()
             if due is None or due > now:
                 return
             _, _, outgoing = heapq.heappop(self._timers)
             outgoing.due = 0
             if not self._expired(outgoing, now):
                 return
+
+    def _ask_tail(self, now: int) -> None:
+        """Ask for what a later packet passed by, on whatever path, and for the last one."""
+        patience = self._tail_patience
+        for outgoing in self.unacked.values():
+            if outgoing.state is not State.FLIGHT or outgoing.control is not None:
+                continue
+            if self._newest < outgoing.order < self._order or outgoing.asks >= self._parameters.max_asks:
+                continue
+            if not self._tail_at:
+                self._tail_at = now + patience
+            if outgoing.sent_at + patience > now:
+                self._tail_at = min(self._tail_at, outgoing.sent_at + patience)
+            elif self._asked < _ASKS_AT_ONCE:
+                self._request(outgoing)
+                self._watch(outgoing, now + self._patience)
+
+    def _request(self, outgoing: Outgoing) -> None:
+        """Ask for the fate of a packet, behind it on its path: the answer is true when that keeps order."""
+        self._asked += 1
+        outgoing.asks += 1
+        self._pdc.control(CtlType.ACK_REQUEST, psn=outgoing.psn, flags=_AR, ev=outgoing.ev)
 
     def _expired(self, outgoing: Outgoing, now: int) -> bool:
         """Act on one packet. False when that ended the PDC."""
@@ -448,12 +495,11 @@ class Source:
             # Others are being answered, or asked for: this one's turn comes.
             self._watch(outgoing, max(quiet, now + patience // 4))
             return True
-        self._asked += 1
         if self._pdc.established and outgoing.asks < parameters.max_asks and outgoing.control is None:
-            outgoing.asks += 1
-            self._pdc.control(CtlType.ACK_REQUEST, psn=outgoing.psn, flags=_AR)
+            self._request(outgoing)
             self._watch(outgoing, now + patience)
             return True
+        self._asked += 1
         outgoing.timeouts += 1
         self._pdc.note_timeout(outgoing)
         if outgoing.timeouts > parameters.max_rto:
@@ -487,4 +533,5 @@ class Source:
         self.queue.clear()
         self._lost.clear()
         self._timers.clear()
+        self._tail_at = 0
         return list(streams.values())

@@ -13,11 +13,11 @@ import pytest
 from emu.clock import MS, NS_PER_S, US
 from emu.events import EventBus
 from emu.fabric.switch import Switch
-from emu.nic.work import Opcode, Status
+from emu.nic.work import Opcode, Status, Transport
 from emu.uet import NsccConfig, Parameters
 from emu.uet.entropy import EntropySelector
 from emu.uet.nscc import Nscc
-from emu.wire.uet_names import NackCode, PdsType
+from emu.wire.uet_names import CtlType, NackCode, PdsType
 from tests.roce.bench import LKEY, RKEY
 from tests.uet.bench import Net, Nic, Qp, connect, losing, pair
 
@@ -187,6 +187,36 @@ def test_a_full_window_asks_for_the_acknowledgement_that_opens_it() -> None:
         net.scheduler.run(until=40 * MS)
         assert left.host.statuses == [(0, Status.SUCCESS)]
         assert not a.retransmitted
+
+
+@pytest.mark.parametrize("transport", [Transport.UET_RUD, Transport.UET_ROD])
+@pytest.mark.parametrize("sender", ["a", "b"])
+def test_the_last_packet_or_all_answers_are_missed_soon(transport: Transport, sender: str) -> None:
+    """Nothing overtakes the last packet: it alone is asked for, on its own path, long before it would be sent
+    again.
+    """
+    size = 7 * MTU
+
+    def impair(nic: Nic, number: int, frame: bytes) -> list[tuple[int, bytes]]:
+        end = 1 * MS <= net.scheduler.now() < 1 * MS + 2 * BASE_RTT
+        if nic.name == sender and end and (sender == "b" or frame.endswith(b"the end")):
+            return []
+        return [(BASE_RTT // 2, frame)]
+
+    net, left, right = pair(transport, impair, PARAMETERS)
+    left.host.memory(LKEY, size)[:] = bytes(size - 7) + b"the end"
+    right.host.memory(RKEY, size)
+    left.post(Opcode.WRITE, MTU)
+    net.scheduler.run(until=1 * MS)
+    left.post(Opcode.WRITE, size)
+    net.scheduler.run(until=1 * MS + PARAMETERS.tail_loss_ns // 4)
+    assert left.host.statuses == [(0, Status.SUCCESS), (1, Status.SUCCESS)]
+    assert len(left.nic.retransmitted) == (sender == "a")
+    assert not left.nic.timers
+    (asked,) = [packet for packet in left.nic.packets() if packet.kind == PdsType.CP]
+    (about,) = [packet for packet in left.nic.packets() if packet.is_request and packet.psn == asked.psn][:1]
+    assert asked.following == CtlType.ACK_REQUEST
+    assert asked.ev == about.ev
 
 
 @pytest.mark.parametrize("trimming", [False, True])
