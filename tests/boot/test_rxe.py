@@ -21,6 +21,7 @@ pytestmark = pytest.mark.timeout(300)
 
 ADDRESSES = {"ours": "10.77.0.1", "rxe": "10.77.0.2"}
 PORT = 18515
+LINK_LOCAL = "ip -6 addr show dev eth0"
 INTERFACE_MTU = 4200
 """Room for a path MTU of 4096 and its headers."""
 DIRECTIONS = ("ours", "rxe")
@@ -53,6 +54,8 @@ def start(installation: Installation, tmp_path_factory: pytest.TempPathFactory) 
         pair.start()
         for guest in pair.guests:
             guest.run(f"ip link set eth0 mtu {INTERFACE_MTU}").check()
+            # An address still checked for duplicates is no source: the kernel refuses a QP that names it.
+            _wait_for(guest, f"{LINK_LOCAL} | grep -q fe80 && ! {LINK_LOCAL} | grep -q tentative")
         pair["rxe"].run("rdma link add rxe0 type rxe netdev eth0").check()
         return pair
 

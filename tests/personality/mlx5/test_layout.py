@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from emu.personality.mlx5.layout import capabilities, commands, contexts, ports, steering
 from emu.personality.mlx5.layout.structure import Field, Structure
 from emu.setup.cache import Cache
+from emu.setup.suite import KERNELS_7
 from tests.personality.mlx5.kernel_header import HeaderStructure, KernelHeader
 
 TABLES = [
@@ -78,9 +79,9 @@ def test_every_structure_is_as_long_as_the_kernels(header: KernelHeader) -> None
 
 
 def test_the_newest_header_has_every_field_at_its_full_width() -> None:
+    if not any(KERNELS_7.name in path.parts for path in HEADERS):
+        pytest.skip("the newest kernel's headers are not set up: scripts/setup --kernels fetches them")
     headers = [KernelHeader(path) for path in HEADERS]
-    if not headers:
-        pytest.skip("no kernel headers: run scripts/setup")
     for table in TABLES:
         for name, where in table.fields.items():
             if name.endswith(NOT_IN_HEADERS):
