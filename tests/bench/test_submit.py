@@ -27,6 +27,7 @@ def test_rates_are_multiples_of_the_first_form() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_a_warp_rings_once_and_a_proxy_touches_every_message() -> None:
     said: list[str] = []

@@ -90,12 +90,20 @@ def _wait_for(server: Guest, condition: str) -> None:
 
 
 @pytest.mark.parametrize("client", DIRECTIONS)
-@pytest.mark.parametrize("options", ["-g 1 -c -n 50", "-g 0 -c -s 65536 -n 20", "-g 1 -c -e -s 1 -n 50"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-g 1 -c -n 50",
+        pytest.param("-g 0 -c -s 65536 -n 20", marks=pytest.mark.full),
+        pytest.param("-g 1 -c -e -s 1 -n 50", marks=pytest.mark.full),
+    ],
+)
 def test_sends_arrive_as_they_left(pair: LabRunner, client: str, options: str) -> None:
     out = between(pair, client, f"ibv_rc_pingpong {options}")
     assert any(line.startswith(f"{options.split()[-1]} iters in") for line in out), out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("client", DIRECTIONS)
 @pytest.mark.parametrize("tool", ["ibv_uc_pingpong -c -s 9000", "ibv_ud_pingpong -c -s 1000"])
 def test_services_without_acknowledgement(pair: LabRunner, client: str, tool: str) -> None:
@@ -103,6 +111,7 @@ def test_services_without_acknowledgement(pair: LabRunner, client: str, tool: st
     assert any(line.startswith("20 iters in") for line in out), out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("client", DIRECTIONS)
 @pytest.mark.parametrize("tool", ["ib_write_bw", "ib_read_bw", "ib_send_bw"])
 @pytest.mark.parametrize("size", SIZES)
@@ -114,12 +123,14 @@ def test_every_operation_from_both_ends(pair: LabRunner, client: str, tool: str,
     assert any(line.split()[:2] == [str(size), str(count)] for line in out), out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("client", DIRECTIONS)
 def test_the_connection_manager_sets_up_queue_pairs(pair: LabRunner, client: str) -> None:
     out = between(pair, client, f"ib_send_bw -R {PERFTEST} -s 4096 -n 20")
     assert any(line.split()[:2] == ["4096", "20"] for line in out), out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("client", DIRECTIONS)
 @pytest.mark.parametrize("kind", ["FETCH_AND_ADD", "CMP_AND_SWAP"])
 def test_atomics_from_both_ends(pair: LabRunner, client: str, kind: str) -> None:
@@ -127,6 +138,7 @@ def test_atomics_from_both_ends(pair: LabRunner, client: str, kind: str) -> None
     assert any(line.split()[:2] == ["8", "50"] for line in out), out
 
 
+@pytest.mark.full
 def test_no_frame_of_it_is_wrong(pair: LabRunner) -> None:
     with pair.server.control() as control:
         control.call("flush")
