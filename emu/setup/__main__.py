@@ -49,7 +49,7 @@ def prepare(*, kernels: bool, accelerator: bool) -> None:
     if kernels:
         for suite in (KERNELS_6_1, KERNELS_7):
             if Tree.find(suite, cache) is None:
-                with step(f"Kernel headers for the build matrix ({suite.name})", "about a minute"):
+                with step(f"Other supported kernel ({suite.name})", "about a minute"):
                     obtain_tree(suite, cache)
             other = obtain_tree(suite, cache)
             with step(f"Guest kernel modules for {other.kernel('cloud').release}"):
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m emu.setup", description="Make what vrnic needs on this machine."
     )
     parser.add_argument(
-        "--kernels", action="store_true", help="also the headers of the other supported kernels"
+        "--kernels", action="store_true", help="also the other supported kernels with headers"
     )
     parser.add_argument("--no-accelerator", action="store_true", help="do not probe for a working KVM")
     options = parser.parse_args(arguments)

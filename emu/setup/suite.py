@@ -57,13 +57,21 @@ MAIN = Suite(
         "sparse",
         # inside it
         "busybox-static",
+        "ethtool",
         "ibverbs-providers",
         "ibverbs-utils",
+        "iperf3",
         "iproute2",
         "kmod",
+        "libfabric-bin",
+        "libibverbs-dev",
+        "librdmacm-dev",
         "pciutils",
         "perftest",
+        "python3-pyverbs",
         "rdma-core",
+        "rdmacm-utils",
+        "ucx-utils",
         # looking at its wire
         "tshark",
     ),
@@ -82,20 +90,22 @@ MAIN = Suite(
 )
 """The tree everything runs out of: Debian 13 with the QEMU of its backports."""
 
+_KERNELS = ("linux-headers-cloud-amd64", "linux-headers-amd64", "linux-image-amd64")
+
 KERNELS_6_1 = Suite(
     name="kernels-6.1",
     release="bookworm",
-    packages=("linux-headers-cloud-amd64", "gcc", "libc6-dev", "make"),
-    needs=("usr/bin/make", "usr/src/linux-headers-*-cloud-amd64"),
+    packages=(*_KERNELS, "gcc", "libc6-dev", "make"),
+    needs=("usr/bin/make", "usr/src/linux-headers-*-cloud-amd64", "boot/vmlinuz-*-amd64"),
 )
 """Oldest kernel the guest modules support, with the compiler it was built by."""
 
 KERNELS_7 = Suite(
     name="kernels-7",
     release="trixie",
-    packages=("linux-headers-cloud-amd64", "gcc", "libc6-dev", "make"),
-    backported=("linux", "linux-signed-amd64"),
-    needs=("usr/bin/make", "usr/src/linux-headers-*-cloud-amd64"),
+    packages=(*_KERNELS, "gcc", "libc6-dev", "make"),
+    backported=("linux", "linux-signed-amd64", "linux-base"),
+    needs=("usr/bin/make", "usr/src/linux-headers-*-cloud-amd64", "boot/vmlinuz-*-amd64"),
 )
 """Newest kernel Debian 13 offers."""
 
