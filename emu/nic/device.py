@@ -187,11 +187,12 @@ class Nic:
         atomic_capable: bool = False,
         variant: int | None = None,
         invalidatable: bool = False,
+        relaxed: bool = False,
     ) -> MemoryRegion:
         """Put ``pages`` behind a key; ``address`` is the virtual address of their first byte.
 
         ``variant`` is bits 7:0 of the key where the driver chooses them; ``invalidatable`` lets a peer's SEND
-        with invalidate take the key out of use.
+        with invalidate take the key out of use; ``relaxed`` writes payload with PCIe relaxed ordering.
 
         :raises NicError: BAD_FIELD ``access`` (a remote right to change memory needs LOCAL_WRITE) or
             ``length`` (empty, or past the end of the address space), NO_RESOURCE.
@@ -207,7 +208,9 @@ class Nic:
                 f"{pages.length} bytes at {address:#x} are not a range of memory",
                 "length",
             )
-        return self.keys.add(pd, access, address, pages, kind, atomic_capable, variant, invalidatable)
+        region = self.keys.add(pd, access, address, pages, kind, atomic_capable, variant, invalidatable)
+        region.relaxed = relaxed
+        return region
 
     def deregister_mr(self, region: MemoryRegion) -> None:
         """Invalidate a key. :raises NicError: BUSY, a ring or doorbell record lives in the region."""

@@ -43,13 +43,16 @@ class Dma:
             )
         return data
 
-    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
-        """Write ``data`` to a bus address.
+    def write(self, address: int, data: bytes | bytearray | memoryview, *, relaxed: bool = False) -> None:
+        """Write ``data`` to a bus address; ``relaxed`` lets it overtake what was written before.
 
         :raises BusError: some byte is unreachable; nothing was written then.
         """
         try:
-            self._bus.write(address, data)
+            if relaxed:
+                self._bus.write_relaxed(address, data)
+            else:
+                self._bus.write(address, data)
         except BusError as error:
             self._failed(Kind.DMA_WRITE, error)
             raise

@@ -32,8 +32,9 @@ class MemoryRegion:
 
     ``key`` serves as lkey and rkey: table index in bits 31:8, and in bits 7:0 a variant that changes at each
     reuse of the index, so a freed key is recognised. ``pins`` counts the rings and records that live in the
-    region. ``invalidatable`` regions lose their key when a peer says so. ``rights`` is ``access`` as a plain
-    integer: the operators of flags are slow.
+    region. ``invalidatable`` regions lose their key when a peer says so. Payload written to a ``relaxed`` one
+    may overtake what was written before (PCIe relaxed ordering); rings and records in it keep their order.
+    ``rights`` is ``access`` as a plain integer: the operators of flags are slow.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class MemoryRegion:
         "pages",
         "pd",
         "pins",
+        "relaxed",
         "rights",
     )
 
@@ -73,6 +75,7 @@ class MemoryRegion:
         self.kind = kind
         self.atomic_capable = atomic_capable
         self.invalidatable = invalidatable
+        self.relaxed = False
         self.pins = 0
 
     def translate(self, address: int, length: int) -> list[tuple[int, int]]:

@@ -80,16 +80,16 @@ class PageList:
             return dma.read(*pieces[0])
         return b"".join([dma.read(address, size) for address, size in pieces])
 
-    def write(self, dma: Dma, offset: int, data: bytes | memoryview) -> None:
-        """Write a sub-range, lowest address first.
+    def write(self, dma: Dma, offset: int, data: bytes | memoryview, *, relaxed: bool = False) -> None:
+        """Write a sub-range, lowest address first; ``relaxed`` as of :meth:`Dma.write`.
 
         :raises BusError: a page is unreachable; earlier pages are written.
         """
         if self.base is not None:
-            dma.write(self.base + offset, data)
+            dma.write(self.base + offset, data, relaxed=relaxed)
             return
         view = memoryview(data)
         done = 0
         for address, size in self.segments(offset, len(data)):
-            dma.write(address, view[done : done + size])
+            dma.write(address, view[done : done + size], relaxed=relaxed)
             done += size

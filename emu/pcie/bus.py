@@ -31,6 +31,9 @@ class Bus(Protocol):
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
         """Write ``data``. :raises BusError: some byte is unreachable; nothing was written then."""
 
+    def write_relaxed(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """As :meth:`write`, with the relaxed-ordering attribute: it may overtake writes before it."""
+
     def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
         """A zero-copy view of one mapping. :raises BusError: unreachable, or it spans two mappings."""
 

@@ -70,6 +70,10 @@ class AddressSpace:
             raise
         self.bytes_written += data.nbytes if isinstance(data, memoryview) else len(data)
 
+    def write_relaxed(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """As :meth:`write`: here every write arrives before the next. :raises BusError: as :meth:`write`."""
+        self.write(address, data)
+
     def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
         """A zero-copy view inside one mapping or one memory BAR.
 

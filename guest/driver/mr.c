@@ -68,6 +68,8 @@ static int vrnic_mr_register(struct vrnic_context *ctx, struct vrnic_mr *mr,
 		return ret;
 	if (arg->flags & VRNIC_REG_ATOMIC)
 		flags |= VRNIC_MR_ATOMIC_CAPABLE;
+	if (arg->flags & VRNIC_REG_RELAXED)
+		flags |= VRNIC_MR_RELAXED_ORDERING;
 	if (list->contiguous) {
 		flags |= VRNIC_MR_CONTIGUOUS;
 		/* Of the first byte, not of its page; and there are no pages to count. */
@@ -127,7 +129,7 @@ int vrnic_reg_mr(struct vrnic_context *ctx, void *arg)
 {
 	struct vrnic_reg_mr *reg = arg;
 
-	if (reg->fd || reg->flags & ~VRNIC_REG_ATOMIC)
+	if (reg->fd || reg->flags & ~(VRNIC_REG_ATOMIC | VRNIC_REG_RELAXED))
 		return -EINVAL;
 	return vrnic_reg_mr_common(ctx, reg, false);
 }
@@ -136,7 +138,7 @@ int vrnic_reg_mr_dmabuf(struct vrnic_context *ctx, void *arg)
 {
 	struct vrnic_reg_mr *reg = arg;
 
-	if (reg->flags & ~(VRNIC_REG_ATOMIC | VRNIC_REG_GPU))
+	if (reg->flags & ~(VRNIC_REG_ATOMIC | VRNIC_REG_GPU | VRNIC_REG_RELAXED))
 		return -EINVAL;
 	return vrnic_reg_mr_common(ctx, reg, true);
 }

@@ -112,6 +112,7 @@ struct vrnic_object {
 /* struct vrnic_reg_mr flags. */
 #define VRNIC_REG_ATOMIC	0x1	/* remote atomics may target it */
 #define VRNIC_REG_GPU		0x2	/* dma-buf only: the memory is a GPU's */
+#define VRNIC_REG_RELAXED	0x4	/* payload may be written with PCIe relaxed ordering */
 
 /**
  * struct vrnic_reg_mr - Register memory

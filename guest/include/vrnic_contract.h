@@ -231,6 +231,11 @@ enum vrnic_mr_kind {
 #define VRNIC_MR_CONTIGUOUS			0x4
 /* A peer's SEND_INV may take the key out of use; DEREG_MR is still due. */
 #define VRNIC_MR_INVALIDATABLE			0x8
+/*
+ * Payload may be written with PCIe relaxed ordering: it may be seen after what was written
+ * later.
+ */
+#define VRNIC_MR_RELAXED_ORDERING		0x10
 
 /* How a CQ reports. */
 enum vrnic_cq_mode {

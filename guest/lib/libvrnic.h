@@ -98,7 +98,16 @@ int vrnic_next_event(struct vrnic *nic, int timeout_ms, struct vrnic_event_recor
 
 int vrnic_alloc_pd(struct vrnic *nic, uint32_t *pd);
 int vrnic_free_pd(struct vrnic *nic, uint32_t pd);
-/* Register memory of this process. With VRNIC_ACCESS_REMOTE_ATOMIC atomics may target it. */
+/*
+ * Beside the rights of a region, with the value of IBV_ACCESS_RELAXED_ORDERING: payload may be seen after
+ * what the NIC wrote later, such as a completion.
+ */
+#define VRNIC_RELAXED_ORDERING (1u << 20)
+
+/*
+ * Register memory of this process. With VRNIC_ACCESS_REMOTE_ATOMIC atomics may target it; access may
+ * include VRNIC_RELAXED_ORDERING.
+ */
 int vrnic_reg_mr(struct vrnic *nic, uint32_t pd, void *memory, size_t length, uint32_t access,
 		 struct vrnic_region *region);
 /* Register @length bytes at @offset of a dma-buf of GPU memory, addressed as @address. */

@@ -28,6 +28,10 @@ static int vrnic_reg(struct vrnic *nic, unsigned long request, struct vrnic_reg_
 
 	if (argument->access & VRNIC_ACCESS_REMOTE_ATOMIC)
 		argument->flags |= VRNIC_REG_ATOMIC;
+	if (argument->access & VRNIC_RELAXED_ORDERING) {
+		argument->flags |= VRNIC_REG_RELAXED;
+		argument->access &= ~VRNIC_RELAXED_ORDERING;
+	}
 	ret = vrnic_call(nic, request, argument, &argument->verdict, "register memory");
 	if (ret)
 		return ret;

@@ -53,6 +53,10 @@ class MemoryBus:
         self.log.append(("write", address, len(data)))
         self.view(address, len(data), writable=True)[:] = data
 
+    def write_relaxed(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """Write within one piece."""
+        self.write(address, data)
+
     def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
         """A view within one piece."""
         for start, memory in self.pieces.items():

@@ -298,7 +298,7 @@ class TestMemoryRegions:
             ({"kind": 2}, (AdminStatus.BAD_FIELD, "kind")),
             ({"page_shift": 11}, (AdminStatus.BAD_FIELD, "page_shift")),
             ({"page_shift": 22}, (AdminStatus.BAD_FIELD, "page_shift")),
-            ({"flags": 16}, (AdminStatus.BAD_FIELD, "flags")),
+            ({"flags": 32}, (AdminStatus.BAD_FIELD, "flags")),
             ({"flags": MrFlags.INDIRECT | MrFlags.CONTIGUOUS}, (AdminStatus.BAD_FIELD, "flags")),
             ({"page_count": 2}, (AdminStatus.BAD_FIELD, "page_count")),
             ({"page_count": 4}, (AdminStatus.BAD_FIELD, "page_count")),

@@ -113,6 +113,7 @@ class Commands:
             kind=_number(MemoryKind, command, "kind"),
             atomic_capable=bool(flags & MrFlags.ATOMIC_CAPABLE),
             invalidatable=bool(flags & MrFlags.INVALIDATABLE),
+            relaxed=bool(flags & MrFlags.RELAXED_ORDERING),
         )
         return {"object": region.key}
 

@@ -122,6 +122,8 @@ class MrFlags(enum.IntFlag):
     """``pages`` is itself the bus address of one contiguous range of ``length`` bytes; there is no list."""
     INVALIDATABLE = 1 << 3
     """A peer's SEND_INV may take the key out of use; DEREG_MR is still due."""
+    RELAXED_ORDERING = 1 << 4
+    """Payload may be written with PCIe relaxed ordering: it may be seen after what was written later."""
 
 
 class QpFlags(enum.IntFlag):
