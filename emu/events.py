@@ -36,6 +36,8 @@ class Kind(enum.IntEnum):
     RESET = 17
     CHECK = 18
     LINK = 19
+    CHAOS = 20
+    """Something was made to go wrong, or to happen in an unusual order, because a chaos profile says so."""
 
     @property
     def bit(self) -> int:

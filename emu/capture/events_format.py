@@ -108,6 +108,7 @@ PHRASES = {
     Kind.RESET: Phrase("reset"),
     Kind.CHECK: Phrase("check violated", {"value": "rule"}, severity="warn"),
     Kind.LINK: Phrase("link"),
+    Kind.CHAOS: Phrase("chaos", severity="note"),
 }
 
 
