@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 import emu
-from emu.cli import bench, boot, compare, demo, doctor, driver, inspect, lab, pcap, serve, trace, wireshark
+from emu.cli import (
+    bench,
+    boot,
+    compare,
+    demo,
+    doctor,
+    driver,
+    inspect,
+    lab,
+    link,
+    pcap,
+    serve,
+    trace,
+    wireshark,
+)
 
 __all__ = ["app", "main"]
 
@@ -29,6 +43,7 @@ app.command()(inspect.regs)
 app.command()(trace.trace)
 app.command()(doctor.doctor)
 app.add_typer(lab.app, name="lab")
+app.add_typer(link.app, name="link")
 app.add_typer(driver.app, name="driver")
 app.add_typer(pcap.app, name="pcap")
 app.add_typer(wireshark.app, name="wireshark")

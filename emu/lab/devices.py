@@ -42,6 +42,9 @@ class NicDevice(Protocol):
     def registers(self) -> RegisterBlock:
         """Its registers."""
 
+    def ethernet_counters(self) -> dict[str, int]:
+        """What its Ethernet queues counted; empty when it has none."""
+
 
 class NicBuilder(Protocol):
     """Makes a NIC; arguments as of :func:`emu.personality.vrnic.function.build_nic_function`."""

@@ -20,6 +20,7 @@ from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
 from emu.lab.carrier import Carrier
 from emu.lab.devices import BUILDERS, NicDevice
+from emu.lab.links import Links
 from emu.lab.runner import network_paths, socket_path
 from emu.lab.topology import Lab
 from emu.pcie.function import Function
@@ -137,7 +138,9 @@ class LabServer:
         control.method("counters", self._counters)
         control.method("qps", lambda _: {name: self._qps(nic) for name, nic in self.nics.items()})
         control.method("regs", self._registers)
-        control.method("link", self._link)
+        links = Links(self.lab, self.switch)
+        control.method("links", links.show)
+        control.method("link", links.set)
         control.method("flush", self._flush)
         control.method("stop", lambda _: self.loop.stop())
         control.stream("trace", self._trace)
@@ -163,7 +166,8 @@ class LabServer:
             name: {
                 "objects": dataclasses.asdict(device.nic.objects()),
                 "nic": device.nic.counters.snapshot(),
-                "link": links[name],
+                "ethernet": device.ethernet_counters(),
+                "link": {"up": int(self.switch.link(name).up), **links[name]},
                 "endpoint": dataclasses.asdict(self.endpoints[name].counters),
             }
             for name, device in self.nics.items()
@@ -176,14 +180,6 @@ class LabServer:
     def _registers(self, _: dict[str, object]) -> object:
         values = {name: device.registers.snapshot() for name, device in self.nics.items()}
         return values | {name: gpu.registers.snapshot() for name, gpu in self.gpus.items()}
-
-    def _link(self, params: dict[str, object]) -> object:
-        name, up = params.get("function"), params.get("up")
-        if not isinstance(name, str) or name not in self.nics or not isinstance(up, bool):
-            known = ", ".join(self.nics)
-            raise ControlError(f"no NIC {name!r}, or no state given", f'NICs: {known}; "up" is true or false')
-        self.switch.link(name).set_up(up)
-        return {"function": name, "up": up}
 
     def _flush(self, _: dict[str, object]) -> object:
         if self.capture is None:

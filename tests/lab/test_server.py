@@ -78,7 +78,12 @@ def test_a_link_goes_down_and_up_and_the_registers_show_it(client: ControlClient
         return next(int(row["value"]) for row in rows if row["name"] == "PORT_STATE")
 
     assert port_state() == 4
-    assert client.call("link", function="node1.nic0", up=False) == {"function": "node1.nic0", "up": False}
+    answer = client.call("link", function="node1.nic0", up=False)
+    assert (answer["function"], answer["up"], answer["changed"]) == ("node1.nic0", False, True)
+    assert client.call("link", function="node1.nic0", up=False)["changed"] is False
+    links = client.call("links")
+    assert {name: link["up"] for name, link in links.items()} == {"node0.nic0": True, "node1.nic0": False}
+    assert client.call("counters")["node1.nic0"]["link"]["up"] == 0
     assert port_state() == 1
     client.call("link", function="node1.nic0", up=True)
     assert port_state() == 4
@@ -89,7 +94,7 @@ def test_a_link_goes_down_and_up_and_the_registers_show_it(client: ControlClient
     [
         ("link", {"function": "node9.nic0", "up": True}, "no NIC 'node9.nic0'"),
         ("link", {"function": ["node0.nic0"], "up": True}, "no NIC"),
-        ("link", {"function": "node0.nic0"}, "no state given"),
+        ("link", {"function": "node0.nic0"}, "link state None of node0.nic0"),
         ("trace", {"kinds": ["NOISE"]}, "unknown event kind"),
         ("trace", {"kinds": [["CQE"]]}, "unknown event kind"),
         ("trace", {"function": "node9.nic0"}, "no function 'node9.nic0'"),

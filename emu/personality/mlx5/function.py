@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from emu.clock import Scheduler
 from emu.events import EventBus
@@ -42,6 +42,10 @@ class Mlx5Function:
     nic: Nic
     registers: Registers
     device: Mlx5Device
+
+    def ethernet_counters(self) -> dict[str, int]:
+        """What its Ethernet queues counted since the function was reset."""
+        return asdict(self.device.ethernet)
 
 
 def build_mlx5_function(

@@ -53,6 +53,10 @@ class VrnicFunction:
     doorbells: Doorbells
     admin: AdminQueue
 
+    def ethernet_counters(self) -> dict[str, int]:
+        """This contract has no Ethernet queues."""
+        return {}
+
 
 def build_nic_function(
     name: str,
