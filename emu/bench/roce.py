@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from emu.nic.atomics import AtomicOperation
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.work import (
     Access,
@@ -169,7 +170,7 @@ class BenchHost:
     def invalidate(self, rkey: int) -> None:
         raise ProtectionError(f"key {rkey:#x}")
 
-    def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
+    def atomic(self, rkey: int, address: int, operation: AtomicOperation) -> int:
         raise ProtectionError(f"key {rkey:#x}")
 
     def take_receive(self) -> ReceiveRequest | None:

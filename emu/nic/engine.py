@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from emu.nic.atomics import AtomicOperation
 from emu.nic.work import (
     Access,
     Completion,
@@ -130,11 +131,10 @@ class EngineHost(Protocol):
         :raises ProtectionError: it cannot be invalidated from a peer.
         """
 
-    def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
-        """64-bit fetch-and-add (``add`` given) or compare-and-swap at ``address``; the old value.
+    def atomic(self, rkey: int, address: int, operation: AtomicOperation) -> int:
+        """Carry out ``operation`` at ``address``, which is aligned to its size; the old value.
 
-        ``address`` is 8-byte aligned. Operands are unsigned host integers; memory holds them in the guest's
-        (little-endian) order.
+        Memory holds the word in the guest's (little-endian) order.
 
         :raises ProtectionError: no REMOTE_ATOMIC, or the target is not atomic-capable.
         """

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.events import Kind
+from emu.nic.atomics import ATOMIC_SIZES, AtomicOperation
 from emu.nic.checks import Rule
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.mr import MemoryKeys, MemoryRegion
@@ -26,7 +27,6 @@ _FRAME_OUT = Kind.FRAME_OUT.bit
 _FRAME_DROP = Kind.FRAME_DROP.bit
 _RETRANSMIT = Kind.RETRANSMIT.bit
 _TIMER = Kind.TIMER.bit
-_ATOMIC_BYTES = 8
 _NO_RIGHT = Access.NONE
 _LOCAL_WRITE = Access.LOCAL_WRITE
 _REMOTE_WRITE = Access.REMOTE_WRITE
@@ -94,7 +94,7 @@ class QpHost:
         """Check a remote range. :raises ProtectionError: the rule that failed."""
         region = self._region(rkey, address, length, access, remote=True)
         if int(access) & _ATOMIC_BIT:
-            self._check_atomic(region, address)
+            self._check_atomic(region, address, length)
 
     def write_remote(self, rkey: int, address: int, data: bytes | memoryview) -> None:
         """Place data under a remote key.
@@ -115,26 +115,23 @@ class QpHost:
             self._report(Rule.C22_KEY, error.rule)
             raise
 
-    def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
-        """64-bit atomic on guest memory.
+    def atomic(self, rkey: int, address: int, operation: AtomicOperation) -> int:
+        """Atomic on guest memory.
 
         Atomic against every other operation of this server, as all run in one thread; not against the guest's
         own processors, which is what adapters without PCIe atomics offer too.
 
         :raises ProtectionError: as :meth:`check_remote`; unreachable memory.
         """
-        region = self._region(rkey, address, _ATOMIC_BYTES, _REMOTE_ATOMIC, remote=True)
-        self._check_atomic(region, address)
+        size = operation.size
+        region = self._region(rkey, address, size, _REMOTE_ATOMIC, remote=True)
+        self._check_atomic(region, address, size)
         offset = address - region.address
         try:
-            old = int.from_bytes(region.pages.read(self._dma, offset, _ATOMIC_BYTES), "little")
-            if add is not None:
-                new = (old + add) & 0xFFFFFFFFFFFFFFFF
-            elif old == compare:
-                new = swap
-            else:
-                return old
-            region.pages.write(self._dma, offset, new.to_bytes(_ATOMIC_BYTES, "little"))
+            old = int.from_bytes(region.pages.read(self._dma, offset, size), "little")
+            new = operation.apply(old)
+            if new is not None:
+                region.pages.write(self._dma, offset, new.to_bytes(size, "little"))
         except BusError as error:
             raise self._unreachable(error) from None
         return old
@@ -228,7 +225,7 @@ class QpHost:
     ) -> None:
         region = self._region(key, address, len(data), access, remote=remote)
         try:
-            region.pages.write(self._dma, address - region.address, data)
+            region.pages.write(self._dma, address - region.address, data, relaxed=region.relaxed)
         except BusError as error:
             raise self._unreachable(error) from None
 
@@ -241,9 +238,11 @@ class QpHost:
             self._report(Rule.C22_KEY, error.rule)
             raise
 
-    def _check_atomic(self, region: MemoryRegion, address: int) -> None:
-        if address % _ATOMIC_BYTES:
-            rule = f"atomic target {address:#x} is not 8-byte aligned"
+    def _check_atomic(self, region: MemoryRegion, address: int, size: int) -> None:
+        if size not in ATOMIC_SIZES:
+            rule = f"an atomic works on {' or '.join(map(str, ATOMIC_SIZES))} bytes, not {size}"
+        elif address % size:
+            rule = f"atomic target {address:#x} is not {size}-byte aligned"
         elif not region.atomic_capable:
             rule = f"rkey {region.key:#x} is not atomic-capable; register the memory with that flag"
         else:

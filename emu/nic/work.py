@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from emu.nic.atomics import AtomicMasks
+
 __all__ = [
     "Access",
     "AddressHandle",
@@ -187,6 +189,7 @@ class SendRequest:
     element is at ``index + slots``. ``length`` is the payload in bytes (for READ: bytes asked for; for
     atomics 4 or 8). ``inline`` is the payload itself when it was in the descriptor. ``sges`` is the gather
     list, or for READ and atomics the scatter list of the result. ``swap_add``/``compare`` are host integers.
+    ``masks`` of an atomic say which of their bits count; None for all.
     ``rkey`` of SEND_INV is the key to invalidate at the peer.
     ``handle``, ``dest_qpn`` and ``qkey`` are for datagrams only. ``cookie`` is the personality's own, handed
     back in the completion.
@@ -203,6 +206,7 @@ class SendRequest:
     immediate: int = 0
     swap_add: int = 0
     compare: int = 0
+    masks: AtomicMasks | None = None
     signaled: bool = False
     solicited: bool = False
     fence: bool = False

@@ -6,9 +6,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from emu.nic.atomics import ATOMIC_SIZES
 from emu.nic.work import Cause, CompletionOpcode, Opcode, SendRequest, Status
 from emu.roce.psn import HALF, PSN_MASK
-from emu.wire.opcodes import RcOpcode
+from emu.wire.opcodes import ExtendedOpcode, RcOpcode
 
 __all__ = [
     "MAX_MESSAGE",
@@ -39,7 +40,9 @@ class Answer(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One send opcode. READ and atomics make one request packet, ``only``; NOP makes none."""
+    """One send opcode. READ and atomics make one request packet, ``only`` (of atomics ``extended`` when 8
+    plain bytes are not what they work on); NOP makes none.
+    """
 
     completion: CompletionOpcode
     answer: Answer
@@ -50,6 +53,7 @@ class Operation:
     write: bool = False
     immediate: bool = False
     invalidate: bool = False
+    extended: int = 0
 
 
 def _message(
@@ -82,8 +86,18 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.SEND_IMM: _message(CompletionOpcode.SEND, "SEND", immediate=True),
     Opcode.SEND_INV: _message(CompletionOpcode.SEND, "SEND", invalidate=True),
     Opcode.READ: Operation(CompletionOpcode.READ, Answer.DATA, only=int(RcOpcode.READ_REQUEST)),
-    Opcode.ATOMIC_ADD: Operation(CompletionOpcode.ATOMIC_ADD, Answer.ATOMIC, only=int(RcOpcode.FETCH_ADD)),
-    Opcode.ATOMIC_CAS: Operation(CompletionOpcode.ATOMIC_CAS, Answer.ATOMIC, only=int(RcOpcode.COMPARE_SWAP)),
+    Opcode.ATOMIC_ADD: Operation(
+        CompletionOpcode.ATOMIC_ADD,
+        Answer.ATOMIC,
+        only=int(RcOpcode.FETCH_ADD),
+        extended=int(ExtendedOpcode.FETCH_ADD),
+    ),
+    Opcode.ATOMIC_CAS: Operation(
+        CompletionOpcode.ATOMIC_CAS,
+        Answer.ATOMIC,
+        only=int(RcOpcode.COMPARE_SWAP),
+        extended=int(ExtendedOpcode.COMPARE_SWAP),
+    ),
 }
 
 
@@ -132,8 +146,8 @@ def refusal(request: SendRequest, operation: Operation, mtu: int, max_rd_atomic:
     if not 0 <= request.length <= longest:
         reason = f"message of {request.length} bytes, at most {longest}"
         return Fault(Status.LOC_LEN_ERR, Cause.BAD_LENGTH, reason)
-    if operation.answer is Answer.ATOMIC and request.length != 8:
-        reason = f"atomic of {request.length} bytes: RoCE has 8-byte atomics"
+    if operation.answer is Answer.ATOMIC and request.length not in ATOMIC_SIZES:
+        reason = f"atomic of {request.length} bytes: there are atomics of 4 and of 8 bytes"
         return Fault(Status.LOC_QP_OP_ERR, Cause.BAD_LENGTH, reason)
     if operation.answer in (Answer.DATA, Answer.ATOMIC) and not max_rd_atomic:
         reason = "READ or atomic on a QP with max_rd_atomic 0 can never run"

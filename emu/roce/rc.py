@@ -10,12 +10,13 @@ from emu.roce.packet import CONGESTED, RocePacket
 from emu.roce.pkey import pkeys_match
 from emu.roce.requester import Requester
 from emu.roce.responder import Responder
-from emu.wire.opcodes import CLASS_MASK, CNP, TransportClass
+from emu.wire.opcodes import CLASS_MASK, CNP, ExtendedOpcode, TransportClass
 
 __all__ = ["RcEngine"]
 
 _REQUESTS = frozenset({QpState.RTR, QpState.RTS, QpState.SQD})
 _RESPONSES = frozenset({QpState.RTS, QpState.SQD})
+_EXTENDED = frozenset(map(int, ExtendedOpcode))
 
 
 class RcEngine:
@@ -83,7 +84,7 @@ class RcEngine:
             if connection.state in _RESPONSES:
                 return None
             return f"congestion notification in state {connection.state.name}"
-        if packet.opcode & CLASS_MASK != TransportClass.RC:
+        if packet.opcode & CLASS_MASK != TransportClass.RC and packet.opcode not in _EXTENDED:
             return f"opcode {packet.opcode:#04x} is of another transport than RC"
         response = packet.info is not None and packet.info.response
         if connection.state not in (_RESPONSES if response else _REQUESTS):

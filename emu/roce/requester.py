@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emu.nic.engine import ProtectionError
-from emu.nic.work import Cause, Completion, Opcode, QpState, SendRequest, Status
+from emu.nic.work import Cause, Completion, QpState, SendRequest, Status
 from emu.roce import syndrome as aeth
 from emu.roce.connection import Connection
 from emu.roce.element import NO_OPERATION, OPERATIONS, WINDOW, Answer, Element, Fault, refusal
-from emu.roce.message import packet_head, packet_payload
+from emu.roce.message import atomic_head, packet_head, packet_payload
 from emu.roce.packet import RocePacket
 from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
 from emu.roce.read_response import read_fault
 from emu.roce.resend import ResendNote
 from emu.roce.syndrome import Nak
 from emu.roce.timers import RNR_DELAYS, ack_timeout
-from emu.wire.headers import AETH, ATOMIC_ACK, pack_atomic_eth, pack_reth
+from emu.wire.headers import AETH, ATOMIC_ACK, pack_reth
 from emu.wire.opcodes import RcOpcode
 
 __all__ = ["ACK_INTERVAL", "Requester"]
@@ -171,11 +171,8 @@ class Requester:
             element.restarted |= psn != self.nxt
             self._connection.send(operation.only, psn, extension, b"", True)
         else:
-            compare = request.compare & _U64 if request.opcode is Opcode.ATOMIC_CAS else 0
-            extension = pack_atomic_eth(
-                request.remote_address & _U64, request.rkey & _U32, request.swap_add & _U64, compare
-            )
-            self._connection.send(operation.only, psn, extension, b"", True)
+            opcode, extension = atomic_head(request, operation)
+            self._connection.send(opcode, psn, extension, b"", True)
         if psn == self.nxt:
             self.nxt = (psn + step) & PSN_MASK
         else:
@@ -299,7 +296,8 @@ class Requester:
         if atomic:
             # The wire is big-endian, both memories little-endian.
             (original,) = ATOMIC_ACK.unpack_from(packet.frame, packet.extension + AETH.size)
-            data = original.to_bytes(8, "little")
+            size = head.request.length
+            data = original.to_bytes(8, "little")[:size]
         else:
             fault = read_fault(packet, head, self._connection.mtu)
             if fault is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from emu.nic.atomics import ATOMIC_SIZES, AtomicMasks, AtomicOperation
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.work import Access, Cause, QpState
 from emu.roce import syndrome as aeth
@@ -20,23 +21,24 @@ from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
 from emu.roce.resource import Resource, ResourceRing, ring_size
 from emu.roce.response import ResponseQueue
 from emu.roce.syndrome import Nak
-from emu.wire.headers import ATOMIC_ETH, RETH
-from emu.wire.opcodes import OpcodeInfo, RcOpcode
+from emu.wire.headers import ATOMIC_ETH, MASKED_ATOMIC_ETH, RETH
+from emu.wire.opcodes import ExtendedOpcode, OpcodeInfo, RcOpcode
 
 __all__ = ["Responder"]
 
 _READ = int(RcOpcode.READ_REQUEST)
 _COMPARE_SWAP = int(RcOpcode.COMPARE_SWAP)
 _FETCH_ADD = int(RcOpcode.FETCH_ADD)
-_ATOMICS = frozenset({_COMPARE_SWAP, _FETCH_ADD})
+_EXTENDED = frozenset(map(int, ExtendedOpcode))
+_ADDS = frozenset({_FETCH_ADD, int(ExtendedOpcode.FETCH_ADD)})
+_ATOMICS = _EXTENDED | {_COMPARE_SWAP, _FETCH_ADD}
 _ANSWERED = _ATOMICS | {_READ}
 """Requests whose answer is more than a plain ACK."""
 _RIGHTS: dict[int, int] = {
     **dict.fromkeys(SENDS, 0),
     **dict.fromkeys(WRITES, int(Access.REMOTE_WRITE)),
     _READ: int(Access.REMOTE_READ),
-    _COMPARE_SWAP: int(Access.REMOTE_ATOMIC),
-    _FETCH_ADD: int(Access.REMOTE_ATOMIC),
+    **dict.fromkeys(_ATOMICS, int(Access.REMOTE_ATOMIC)),
 }
 """Operations carried out, and the right each needs on the queue pair (an :class:`Access` bit as a plain
 integer: the operators of flags are slow).
@@ -157,19 +159,24 @@ class Responder:
     def _atomic(self, packet: RocePacket, info: OpcodeInfo) -> None:
         self._check_resources(info)
         self._incoming.check_payload(packet, info)
-        address, rkey, operand, compare = ATOMIC_ETH.unpack_from(packet.frame, packet.extension)
-        if address & 7:
+        address, rkey, operation = _atomic_operation(packet)
+        size = operation.size
+        if size not in ATOMIC_SIZES:
+            raise Refusal(
+                Nak.INVALID_REQUEST, f"{info.name} on {size} bytes, must be 4 or 8", cause=Cause.BAD_LENGTH
+            )
+        if address % size:
             # The host names the broken rule; the wire has a code of its own for this one.
             with suppress(ProtectionError):
-                self._host.check_remote(rkey, address, 8, Access.REMOTE_ATOMIC)
-            raise Refusal(Nak.INVALID_REQUEST, f"{info.name} at {address:#x}, which is not 8-byte aligned")
-        self._incoming.check_range(rkey, address, 8, Access.REMOTE_ATOMIC, info)
-        add = operand if packet.opcode == _FETCH_ADD else None
+                self._host.check_remote(rkey, address, size, Access.REMOTE_ATOMIC)
+            reason = f"{info.name} at {address:#x}, which is not {size}-byte aligned"
+            raise Refusal(Nak.INVALID_REQUEST, reason)
+        self._incoming.check_range(rkey, address, size, Access.REMOTE_ATOMIC, info)
         try:
-            original = self._host.atomic(rkey, address, add=add, compare=compare, swap=operand)
+            original = self._host.atomic(rkey, address, operation)
         except ProtectionError as error:
             raise Refusal(Nak.REMOTE_ACCESS, error.rule, cause=error.cause) from error
-        resource = Resource(packet.opcode, packet.psn, 1, address, rkey, 8, original)
+        resource = Resource(packet.opcode, packet.psn, 1, address, rkey, size, original)
         self._ring.add(resource)
         self.responses.atomic(resource)
 
@@ -253,3 +260,15 @@ class Responder:
 
     def _drop(self, reason: str) -> None:
         self._host.note_drop("rx_dropped", reason)
+
+
+def _atomic_operation(packet: RocePacket) -> tuple[int, int, AtomicOperation]:
+    """Address, key and operation of an atomic's header."""
+    add = packet.opcode in _ADDS
+    frame, at = packet.frame, packet.extension
+    if packet.opcode not in _EXTENDED:
+        address, rkey, operand, compare = ATOMIC_ETH.unpack_from(frame, at)
+        return address, rkey, AtomicOperation(add, operand, compare)
+    address, rkey, size, operand, compare, swap_mask, compare_mask = MASKED_ATOMIC_ETH.unpack_from(frame, at)
+    masks = AtomicMasks(boundary=swap_mask) if add else AtomicMasks(compare_mask, swap_mask)
+    return address, rkey, AtomicOperation(add, operand, compare, size, masks)

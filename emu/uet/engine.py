@@ -194,8 +194,9 @@ class UetEngine:
             return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"RUDI has no operation {opcode.name}")
         if not 0 <= request.length <= _MAX_MESSAGE:
             return Failure(Status.LOC_LEN_ERR, Cause.BAD_LENGTH, f"message of {request.length} bytes")
-        if opcode in _ATOMICS and request.length != _ATOMIC_BYTES:
-            reason = f"atomic of {request.length} bytes: this device has 8-byte atomics"
+        if opcode in _ATOMICS and (request.length != _ATOMIC_BYTES or request.masks is not None):
+            masked = "" if request.masks is None else ", with masks"
+            reason = f"atomic of {request.length} bytes{masked}: this transport has 8-byte atomics without"
             return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_LENGTH, reason)
         if opcode in _READS and not self.attributes.max_rd_atomic:
             reason = "READ or atomic on a QP with max_rd_atomic 0 can never run"

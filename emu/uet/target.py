@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from emu.nic.atomics import AtomicOperation
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.work import Access, Cause, Completion, CompletionOpcode, QpState, ReceiveRequest, Status
 from emu.uet.headers import RequestHeader, data_response, response
@@ -366,14 +367,14 @@ class Target:
         if not self._engine.access & Access.REMOTE_ATOMIC:
             raise _Refused(ReturnCode.PERM_VIOLATION)
         order = self._parameters.operand_order
-        add: int | None = None
+        operation = AtomicOperation(add=False, operand=header.swap, compare=header.compare)
         payload = packet.frame[header.start : header.end]
         if header.data_type != AtomicType.UINT64:
             raise _Refused(ReturnCode.AMO_UNSUPPORTED_DT)
         if header.operation == AtomicOp.SUM:
             if len(payload) != 8:
                 raise _Refused(ReturnCode.AMO_UNSUPPORTED_SIZE)
-            add = int.from_bytes(payload, order)
+            operation = AtomicOperation(add=True, operand=int.from_bytes(payload, order))
         elif header.operation != AtomicOp.CSWAP:
             raise _Refused(ReturnCode.AMO_UNSUPPORTED_OP)
         if not header.whole or header.request_length != 8:
@@ -382,9 +383,7 @@ class Target:
             raise _Refused(ReturnCode.AMO_UNALIGNED)
         self._guard(header.key, header.buffer_offset, 8, Access.REMOTE_ATOMIC)
         try:
-            original = self._host.atomic(
-                header.key & _U32, header.buffer_offset, add=add, compare=header.compare, swap=header.swap
-            )
+            original = self._host.atomic(header.key & _U32, header.buffer_offset, operation)
         except ProtectionError as error:
             raise _Refused(_CODES.get(error.cause, ReturnCode.PERM_VIOLATION)) from error
         if header.opcode == RequestOpcode.ATOMIC:

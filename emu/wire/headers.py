@@ -33,6 +33,7 @@ __all__ = [
     "ICRC_SIZE",
     "IETH",
     "IMM_DT",
+    "MASKED_ATOMIC_ETH",
     "RETH",
     "ROCE_PORT",
     "UDP_SIZE",
@@ -42,6 +43,7 @@ __all__ = [
     "pack_deth",
     "pack_immediate",
     "pack_invalidate",
+    "pack_masked_atomic_eth",
     "pack_reth",
     "pad_count",
 ]
@@ -63,6 +65,9 @@ RETH = struct.Struct(">QII")
 """Virtual address, R_Key, DMA length of the whole message in bytes."""
 ATOMIC_ETH = struct.Struct(">QIQQ")
 """Virtual address, R_Key, swap or add value, compare value."""
+MASKED_ATOMIC_ETH = struct.Struct(">QIIQQQQ")
+"""Virtual address, R_Key, bytes of the target (4 or 8), swap or add value, compare value, swap mask (of a
+fetch-and-add: field boundaries), compare mask."""
 AETH = struct.Struct(">I")
 """Syndrome in bits 31:24, MSN in bits 23:0."""
 ATOMIC_ACK = struct.Struct(">Q")
@@ -88,6 +93,13 @@ def pack_reth(address: int, rkey: int, length: int) -> bytes:
 def pack_atomic_eth(address: int, rkey: int, swap_add: int, compare: int) -> bytes:
     """AtomicETH bytes; operands are 64-bit numbers."""
     return ATOMIC_ETH.pack(address, rkey, swap_add, compare)
+
+
+def pack_masked_atomic_eth(
+    address: int, rkey: int, size: int, swap_add: int, compare: int, swap_mask: int, compare_mask: int
+) -> bytes:
+    """MaskedAtomicETH bytes; operands and masks are 64-bit numbers, ``size`` is 4 or 8 bytes."""
+    return MASKED_ATOMIC_ETH.pack(address, rkey, size, swap_add, compare, swap_mask, compare_mask)
 
 
 def pack_aeth(syndrome: int, msn: int) -> bytes:

@@ -16,6 +16,7 @@ __all__ = [
     "CLASS_MASK",
     "CNP",
     "OPERATION_MASK",
+    "ExtendedOpcode",
     "Header",
     "Kind",
     "OpcodeInfo",
@@ -38,6 +39,8 @@ class TransportClass(enum.IntEnum):
     UD = 0x60
     CNP = 0x80
     XRC = 0xA0
+    MANUFACTURER = 0xC0
+    """Left to each manufacturer, as is 0xE0."""
 
 
 class RcOpcode(enum.IntEnum):
@@ -70,6 +73,19 @@ class RcOpcode(enum.IntEnum):
     ATOMIC_WRITE = 0x1D
 
 
+class ExtendedOpcode(enum.IntEnum):
+    """Requests of RC queue pairs for atomics that the standard's two cannot express: 4 bytes, or with masks.
+
+    No public text says what adapters put on the wire for these, so they are this project's own, in the range
+    that the standard leaves to manufacturers: its atomics with that range's class, and a header of 48 bytes,
+    MaskedAtomicETH. The answer is an ordinary ATOMIC ACKNOWLEDGE, whose value has 64 bits for 4 bytes too.
+    Only an adapter of this project understands them; another one drops them.
+    """
+
+    COMPARE_SWAP = 0xD3
+    FETCH_ADD = 0xD4
+
+
 class UdOpcode(enum.IntEnum):
     """UD opcodes."""
 
@@ -92,6 +108,7 @@ class Header(enum.Enum):
     IETH = ("IETH", 4)
     DETH = ("DETH", 8)
     FETH = ("FETH", 4)
+    MASKED_ATOMIC_ETH = ("MaskedAtomicETH", 48)
 
     @property
     def size(self) -> int:
@@ -213,6 +230,11 @@ def _table() -> dict[int, OpcodeInfo]:
         (UdOpcode.SEND_ONLY_IMM, "UD SEND ONLY IMM", (*datagram, _IMM)),
     ):
         table[int(ud)] = OpcodeInfo(int(ud), name, headers, _ANY, _WHOLE | _RECV)
+    for extended, name in (
+        (ExtendedOpcode.COMPARE_SWAP, "RC MASKED COMPARE SWAP"),
+        (ExtendedOpcode.FETCH_ADD, "RC MASKED FETCH ADD"),
+    ):
+        table[int(extended)] = OpcodeInfo(int(extended), name, (Header.MASKED_ATOMIC_ETH,), _NONE, _WHOLE)
     table[CNP] = OpcodeInfo(CNP, "CNP", (), _SIXTEEN, Kind(0))
     return table
 

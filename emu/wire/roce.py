@@ -35,7 +35,7 @@ from scapy.packet import Packet, Raw, bind_top_down
 
 from emu.wire import icrc as _icrc
 from emu.wire.headers import ROCE_PORT
-from emu.wire.opcodes import BY_OPCODE, CNP, Header, Kind, OpcodeInfo, RcOpcode, UdOpcode
+from emu.wire.opcodes import BY_OPCODE, CNP, ExtendedOpcode, Header, Kind, OpcodeInfo, RcOpcode, UdOpcode
 
 __all__ = [
     "AETH",
@@ -47,7 +47,9 @@ __all__ = [
     "RETH",
     "AtomicAckETH",
     "AtomicETH",
+    "ExtendedOpcode",
     "ImmDt",
+    "MaskedAtomicETH",
     "RcOpcode",
     "UdOpcode",
     "cnp",
@@ -57,6 +59,7 @@ __all__ = [
 _Summary = Any
 """What scapy takes: a sentence, alone or with the layers below after which it is shown."""
 _PSN_SPAN = 1 << 24
+_ATOMICS = (RcOpcode.COMPARE_SWAP, RcOpcode.FETCH_ADD, *ExtendedOpcode)
 _SMALLEST_MTU = 256
 
 
@@ -175,7 +178,7 @@ class BTH(_Chained):
             return 0
         distance = (self.psn - other.psn) % _PSN_SPAN
         read = other.opcode == RcOpcode.READ_REQUEST
-        atomic = other.opcode in (RcOpcode.COMPARE_SWAP, RcOpcode.FETCH_ADD)
+        atomic = other.opcode in _ATOMICS
         if self.opcode == RcOpcode.ACKNOWLEDGE:
             # A positive acknowledgement of a READ or atomic is the response that carries the data.
             positive = AETH not in self or self[AETH].syndrome < 0x20
@@ -222,6 +225,31 @@ class AtomicETH(_Chained):
     def mysummary(self) -> _Summary:
         return (
             f"AtomicETH va={self.va:#x} rkey={self.rkey:#x} swap={self.swap:#x} compare={self.compare:#x}",
+            [BTH],
+        )
+
+
+class MaskedAtomicETH(_Chained):
+    """Extended header of :class:`emu.wire.opcodes.ExtendedOpcode`: operands and masks as 64-bit numbers.
+
+    ``size`` is the bytes of the target, 4 or 8; ``swapmask`` of a FETCH ADD is its field boundaries.
+    """
+
+    name = "MaskedAtomicETH"
+    fields_desc: ClassVar[list[Any]] = [
+        XLongField("va", 0),
+        XIntField("rkey", 0),
+        IntField("size", 8),
+        XLongField("swap", 0),
+        XLongField("compare", 0),
+        XLongField("swapmask", 0),
+        XLongField("comparemask", 0),
+    ]
+
+    def mysummary(self) -> _Summary:
+        return (
+            f"MaskedAtomicETH va={self.va:#x} rkey={self.rkey:#x} size={self.size} swap={self.swap:#x}/"
+            f"{self.swapmask:#x} compare={self.compare:#x}/{self.comparemask:#x}",
             [BTH],
         )
 
@@ -313,6 +341,7 @@ _LAYERS: dict[Header, type[Packet]] = {
     Header.IETH: IETH,
     Header.DETH: DETH,
     Header.FETH: FETH,
+    Header.MASKED_ATOMIC_ETH: MaskedAtomicETH,
 }
 
 
@@ -355,5 +384,6 @@ for _layer, _opcode in (
     (IETH, RcOpcode.SEND_ONLY_INVALIDATE),
     (DETH, UdOpcode.SEND_ONLY),
     (FETH, RcOpcode.FLUSH),
+    (MaskedAtomicETH, ExtendedOpcode.FETCH_ADD),
 ):
     bind_top_down(BTH, _layer, opcode=int(_opcode))

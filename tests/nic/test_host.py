@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.events import Kind
+from emu.nic.atomics import AtomicOperation
 from emu.nic.checks import Rule
 from emu.nic.engine import EngineHost, ProtectionError
 from emu.nic.pages import PageList
@@ -17,6 +18,8 @@ from tests.nic.rig import RAM, Rig
 SPACE = 0x7000_0000
 SIZE = 0x2000
 AT = RAM + 0x8_0000
+
+ADD_ONE = AtomicOperation(add=True, operand=1)
 
 
 class Setup:
@@ -86,14 +89,14 @@ def test_remote_bytes_go_and_come(setup: Setup) -> None:
 @pytest.mark.parametrize("add", [0, 1, (1 << 64) - 1, 1 << 63])
 def test_fetch_and_add_wraps_at_64_bits(setup: Setup, add: int) -> None:
     setup.rig.store(AT + 0x1008, (5).to_bytes(8, "little"))
-    assert setup.host.atomic(setup.key, SPACE + 8, add=add, compare=0, swap=0) == 5
+    assert setup.host.atomic(setup.key, SPACE + 8, AtomicOperation(add=True, operand=add)) == 5
     assert int.from_bytes(setup.rig.load(AT + 0x1008, 8), "little") == (5 + add) % (1 << 64)
 
 
 @pytest.mark.parametrize(("compare", "after"), [(7, 99), (8, 7)])
 def test_compare_and_swap_swaps_only_on_a_match(setup: Setup, compare: int, after: int) -> None:
     setup.rig.store(AT + 0x1000, (7).to_bytes(8, "little"))
-    assert setup.host.atomic(setup.key, SPACE, add=None, compare=compare, swap=99) == 7
+    assert setup.host.atomic(setup.key, SPACE, AtomicOperation(add=False, operand=99, compare=compare)) == 7
     assert int.from_bytes(setup.rig.load(AT + 0x1000, 8), "little") == after
 
 
@@ -139,14 +142,14 @@ def test_scattering_needs_local_write_and_gathering_does_not(setup: Setup) -> No
 
 @pytest.mark.parametrize("address", [SPACE + 1, SPACE + 4])
 def test_a_misaligned_atomic_is_refused(setup: Setup, address: int) -> None:
-    assert cause(setup.host.atomic, setup.key, address, add=1, compare=0, swap=0) is Cause.RKEY_ACCESS
+    assert cause(setup.host.atomic, setup.key, address, ADD_ONE) is Cause.RKEY_ACCESS
     assert setup.rig.nic.checks.last_rule is Rule.C23_ATOMIC
 
 
 def test_memory_that_is_not_atomic_capable_takes_no_atomic(setup: Setup) -> None:
     region = setup.rig.region(0, PageList.contiguous(AT, 64), atomic=False)
     assert cause(setup.host.check_remote, region.key, 0, 8, Access.REMOTE_ATOMIC) is Cause.RKEY_ACCESS
-    assert cause(setup.host.atomic, region.key, 0, add=1, compare=0, swap=0) is Cause.RKEY_ACCESS
+    assert cause(setup.host.atomic, region.key, 0, ADD_ONE) is Cause.RKEY_ACCESS
     assert setup.rig.nic.checks.last_rule is Rule.C23_ATOMIC
 
 
@@ -159,7 +162,7 @@ def test_unmapped_memory_is_a_bus_error_not_an_exception(setup: Setup) -> None:
         (setup.host.read_remote, (region.key, 0, 1)),
     ):
         assert cause(call, *arguments) is Cause.BUS_ERROR
-    assert cause(setup.host.atomic, region.key, 0, add=1, compare=0, swap=0) is Cause.BUS_ERROR
+    assert cause(setup.host.atomic, region.key, 0, ADD_ONE) is Cause.BUS_ERROR
     assert setup.rig.nic.counters.dma_errors == 5
 
 

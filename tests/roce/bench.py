@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 from emu.clock import US, Timer, VirtualScheduler
+from emu.nic.atomics import AtomicOperation
 from emu.nic.engine import AsyncEvent, Drop, Engine, ProtectionError
 from emu.nic.work import (
     Access,
@@ -138,12 +139,14 @@ class Host:
             raise ProtectionError(f"key {rkey:#x} cannot be invalidated", cause=20)
         del self.regions[rkey]
 
-    def atomic(self, rkey: int, address: int, *, add: int | None, compare: int, swap: int) -> int:
-        memory, start = self._at(rkey, address, 8, Access.REMOTE_ATOMIC)
+    def atomic(self, rkey: int, address: int, operation: AtomicOperation) -> int:
+        size = operation.size
+        memory, start = self._at(rkey, address, size, Access.REMOTE_ATOMIC)
         self.atomics += 1
-        old = int.from_bytes(memory[start : start + 8], "little")
-        new = (old + add) % (1 << 64) if add is not None else swap if old == compare else old
-        memory[start : start + 8] = new.to_bytes(8, "little")
+        old = int.from_bytes(memory[start : start + size], "little")
+        new = operation.apply(old)
+        if new is not None:
+            memory[start : start + size] = new.to_bytes(size, "little")
         return old
 
     def take_receive(self) -> ReceiveRequest | None:

@@ -633,7 +633,7 @@ def test_a_result_that_cannot_be_written(script: Script, opcode: Opcode) -> None
 @pytest.mark.parametrize(
     ("opcode", "length", "status", "cause"),
     [
-        (Opcode.ATOMIC_ADD, 4, Status.LOC_QP_OP_ERR, Cause.BAD_LENGTH),
+        (Opcode.ATOMIC_ADD, 5, Status.LOC_QP_OP_ERR, Cause.BAD_LENGTH),
         (Opcode.WRITE, (1 << 31) + 1, Status.LOC_LEN_ERR, Cause.BAD_LENGTH),
         (Opcode.READ, (1 << 31) + 1, Status.LOC_LEN_ERR, Cause.BAD_LENGTH),
         (99, 4, Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE),

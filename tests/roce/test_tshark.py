@@ -19,6 +19,8 @@ from tests.roce.test_dcqcn import marking
 
 _NOT_SENT = {RcOpcode.FLUSH, RcOpcode.ATOMIC_WRITE}
 """Optional operations that no queue pair here sends."""
+_TAG = bytes.fromhex("8100a005")
+"""IEEE 802.1Q, priority 5, VLAN 5."""
 
 
 def _reliable(ipv6: bool) -> Iterator[bytes]:
@@ -33,6 +35,9 @@ def _reliable(ipv6: bool) -> Iterator[bytes]:
         pair.a.post(Opcode.SEND_INV, size, rkey=0x500 + size)
     pair.a.post(Opcode.ATOMIC_ADD, 8, swap_add=1)
     pair.a.post(Opcode.ATOMIC_CAS, 8, swap_add=1)
+    pair.run()
+    pair.a.post(Opcode.ATOMIC_ADD, 4, swap_add=1)
+    pair.a.post(Opcode.ATOMIC_CAS, 4, swap_add=1)
     pair.run()
     # A fatal NAK and an RNR NAK, too.
     pair.b.host.receives.clear()
@@ -74,16 +79,20 @@ def _datagrams(ipv6: bool) -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def frames() -> list[bytes]:
-    """A mixed capture's frames."""
+    """A mixed capture's frames, and each once more with a VLAN tag."""
     made = [*_reliable(False), *_reliable(True), *_unreliable(), *_datagrams(False), *_datagrams(True)]
     opcodes = {_opcode(frame) for frame in made}
     assert opcodes == {int(opcode) for opcode in BY_OPCODE} - {int(opcode) for opcode in _NOT_SENT}
     assert CNP in opcodes and TransportClass.UC | RcOpcode.SEND_MIDDLE in opcodes
-    return made
+    return made + [frame[:12] + _TAG + frame[12:] for frame in made]
+
+
+def _ip(frame: bytes) -> int:
+    return 14 + (4 if frame[12:14] == _TAG[:2] else 0)
 
 
 def _bth(frame: bytes) -> int:
-    return 14 + (20 if frame[12:14] == b"\x08\x00" else 40) + 8
+    return _ip(frame) + (20 if frame[_ip(frame)] >> 4 == 4 else 40) + 8
 
 
 def _opcode(frame: bytes) -> int:
@@ -92,8 +101,8 @@ def _opcode(frame: bytes) -> int:
 
 def test_every_icrc_is_right_by_another_count(frames: list[bytes]) -> None:
     for frame in frames:
-        packet = bytearray(frame[14:])
-        size = _bth(frame) - 8 - 14
+        packet = bytearray(frame[_ip(frame) :])
+        size = _bth(frame) - 8 - _ip(frame)
         masked = (1, 8, 10, 11) if size == 20 else (1, 2, 3, 7)
         if size == 40:
             packet[0] |= 0x0F
