@@ -12,6 +12,7 @@ from emu.fabric.port import Port
 from emu.nic.device import Nic
 from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
+from emu.nic.interference import NO_INTERFERENCE, Interference
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
 from emu.personality.mlx5.function import build_mlx5_function
@@ -62,6 +63,7 @@ class NicBuilder(Protocol):
         mac: bytes,
         gids: Sequence[bytes],
         create_endpoint: EndpointFactory | None = None,
+        interference: Interference = NO_INTERFERENCE,
     ) -> NicDevice:
         """The NIC. :raises ValueError: an address of the wrong size."""
 

@@ -208,6 +208,7 @@ class Nic:
                 f"{pages.length} bytes at {address:#x} are not a range of memory",
                 "length",
             )
+        atomic_capable = atomic_capable and self.limits.atomics
         region = self.keys.add(pd, access, address, pages, kind, atomic_capable, variant, invalidatable)
         region.relaxed = relaxed
         return region

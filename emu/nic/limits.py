@@ -18,6 +18,7 @@ class NicLimits:
     ``port_mtu`` is the largest path MTU in payload bytes, ``vectors`` the MSI-X vectors (0 is the command
     queue's), ``first_vector`` the first one an event queue may have, ``first_mr`` the lowest index of a key,
     ``min_log_send`` log2 of the smallest send ring, ``port_speed`` the modelled link speed in Mb/s.
+    ``atomics`` says whether peers may change its memory with atomics.
     """
 
     contexts: int = 255
@@ -39,3 +40,4 @@ class NicLimits:
     port_mtu: int = 4096
     port_speed: int = 100_000
     gid_table_size: int = 16
+    atomics: bool = True

@@ -38,6 +38,7 @@ local phrases = {
   [17] = { label = "reset", words = {} },
   [18] = { label = "check violated", words = { value = "rule" }, severity = "warn" },
   [19] = { label = "link", words = {} },
+  [20] = { label = "chaos", words = {}, severity = "note" },
 }
 
 -- Loaded twice, as when installed and named on the command line too, the first one stays.

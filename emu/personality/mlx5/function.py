@@ -12,6 +12,7 @@ from emu.fabric.port import Port
 from emu.nic.device import Nic
 from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
+from emu.nic.interference import NO_INTERFERENCE, Interference
 from emu.nic.local import LocalEngine
 from emu.nic.work import Transport
 from emu.pcie.caps.serial import eui64
@@ -29,7 +30,7 @@ from emu.personality.mlx5.identity import (
     MSIX_SIZE,
     REGISTER_BAR,
 )
-from emu.personality.mlx5.registers import Registers
+from emu.personality.mlx5.registers import Registers, doorbell_queue
 
 __all__ = ["Mlx5Function", "build_mlx5_function"]
 
@@ -60,24 +61,27 @@ def build_mlx5_function(
     mac: bytes,
     gids: Sequence[bytes],
     create_endpoint: EndpointFactory | None = None,
+    interference: Interference = NO_INTERFERENCE,
 ) -> Mlx5Function:
     """An mlx5-compatible virtual function called ``name`` ("node0.nic0") on ``port``, with MAC ``mac``.
 
-    Its driver fills the GID table, so ``gids`` only serve until then.
+    Its driver fills the GID table, so ``gids`` only serve until then. ``interference`` may stand between it
+    and everything else.
 
     :raises ValueError: an address of the wrong size.
     """
     function = Function(name, IDENTITY, hierarchy, serial=eui64(mac))
     msix = function.add_msix(MSIX_BAR, LIMITS.vectors, bar_size=MSIX_SIZE)
     addresses = AddressTable()
+    bus, interrupts = interference.upstream(function.bus, msix)
     nic = Nic(
         name,
-        bus=function.bus,
-        interrupts=msix,
+        bus=bus,
+        interrupts=interrupts,
         port=port,
         scheduler=scheduler,
         events=events,
-        formats=mlx5_formats(LIMITS, addresses),
+        formats=interference.formats(mlx5_formats(LIMITS, addresses)),
         create_engine=lambda transport, host: (
             LocalEngine(host) if transport is Transport.LOCAL else create_engine(transport, host)
         ),
@@ -85,17 +89,19 @@ def build_mlx5_function(
         create_endpoint=create_endpoint,
         mac=mac,
         gids=gids,
-        limits=LIMITS,
+        limits=interference.limits(LIMITS),
     )
     device = Mlx5Device(nic, addresses)
     commands = CommandQueue(device)
     registers = Registers(device, commands, scheduler)
 
     def reset(reason: str) -> None:
+        interference.clear()
         commands.clear()
         registers.clear()
         device.reset(reason)
 
-    function.add_bar(REGISTER_BAR, BAR_SIZE, registers, wide=True, prefetchable=True)
+    front = interference.registers(registers, doorbell_queue)
+    function.add_bar(REGISTER_BAR, BAR_SIZE, front, wide=True, prefetchable=True)
     function.on_reset(lambda kind: reset(kind.value))
     return Mlx5Function(function, nic, registers, device)

@@ -23,7 +23,7 @@ from emu.personality.mlx5.device import Mlx5Device
 from emu.personality.mlx5.formats.record import CONSUMER_BITS, extend
 from emu.personality.mlx5.identity import COMMAND_INTERFACE, FIRMWARE, FIRST_UAR, UAR_SIZE
 
-__all__ = ["Registers"]
+__all__ = ["Registers", "doorbell_queue"]
 
 FW_REVISION, INTERFACE = 0x000, 0x004
 QUEUE_HIGH, QUEUE_LOW, QUEUE_DOORBELL = 0x010, 0x014, 0x018
@@ -49,6 +49,13 @@ _NAMES = (
     (INITIALIZING, "initializing", "0: the device is ready"),
     (HEALTH_COUNTER, "health_counter", "advances with every read"),
 )
+
+
+def doorbell_queue(offset: int, data: bytes) -> int | None:
+    """A number for the queue that a store rings, by region and queue number; None for no send doorbell."""
+    if offset < FIRST_DOORBELL or offset & _UAR_MASK < _SEND or len(data) != 8:
+        return None
+    return offset >> _UAR_SHIFT << 24 | int.from_bytes(data[4:7], "big")
 
 
 class Registers:

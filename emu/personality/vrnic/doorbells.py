@@ -21,7 +21,7 @@ from emu.personality.vrnic.contract.descriptors import (
 )
 from emu.personality.vrnic.contract.identity import DOORBELL_PAGE_SIZE
 
-__all__ = ["Doorbells"]
+__all__ = ["Doorbells", "doorbell_queue"]
 
 _PAGE_SHIFT = DOORBELL_PAGE_SIZE.bit_length() - 1
 _PAGE_MASK = DOORBELL_PAGE_SIZE - 1
@@ -44,6 +44,13 @@ _TOPS = {
 }
 """Bits 63..56 that each offset takes."""
 _SOLICITED_TOP = _top(DoorbellType.CQ_ARM_SOLICITED)
+
+
+def doorbell_queue(offset: int, data: bytes) -> int | None:
+    """A number for the queue that a store rings, by page, register and object; None for no doorbell."""
+    if len(data) != 8 or offset & _PAGE_MASK not in _TOPS:
+        return None
+    return offset << 32 | int.from_bytes(data, "little") >> _SHIFT
 
 
 class Doorbells:

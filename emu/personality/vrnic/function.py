@@ -12,6 +12,7 @@ from emu.fabric.port import Port
 from emu.nic.device import Nic
 from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
+from emu.nic.interference import NO_INTERFERENCE, Interference
 from emu.nic.limits import NicLimits
 from emu.pcie.caps.serial import eui64
 from emu.pcie.function import Function
@@ -21,7 +22,7 @@ from emu.personality.vrnic.admin import AdminQueue
 from emu.personality.vrnic.contract import identity
 from emu.personality.vrnic.contract.commands import GID_TABLE_SIZE
 from emu.personality.vrnic.contract.descriptors import MAX_INLINE
-from emu.personality.vrnic.doorbells import Doorbells
+from emu.personality.vrnic.doorbells import Doorbells, doorbell_queue
 from emu.personality.vrnic.formats import vrnic_formats
 from emu.personality.vrnic.registers import NicRegisters
 
@@ -70,9 +71,10 @@ def build_nic_function(
     mac: bytes,
     gids: Sequence[bytes],
     create_endpoint: EndpointFactory | None = None,
+    interference: Interference = NO_INTERFERENCE,
 ) -> VrnicFunction:
     """A NIC called ``name`` ("node0.nic0") on ``port``, with MAC ``mac`` (6 bytes) and initial ``gids`` (16
-    bytes each).
+    bytes each). ``interference`` may stand between it and everything else.
 
     Its serial number is the EUI-64 of the MAC. Every reset of the function, and CONTROL.RESET, empties it.
 
@@ -80,32 +82,40 @@ def build_nic_function(
     """
     function = Function(name, IDENTITY, hierarchy, serial=eui64(mac))
     msix = function.add_msix(identity.NIC_MSIX_BAR, identity.NIC_VECTORS, bar_size=identity.NIC_MSIX_SIZE)
+    bus, interrupts = interference.upstream(function.bus, msix)
     nic = Nic(
         name,
-        bus=function.bus,
-        interrupts=msix,
+        bus=bus,
+        interrupts=interrupts,
         port=port,
         scheduler=scheduler,
         events=events,
-        formats=vrnic_formats(LIMITS),
+        formats=interference.formats(vrnic_formats(LIMITS)),
         create_engine=create_engine,
         parse=parse,
         create_endpoint=create_endpoint,
         mac=mac,
         gids=gids,
-        limits=LIMITS,
+        limits=interference.limits(LIMITS),
     )
-    admin = AdminQueue(nic, msix)
+    admin = AdminQueue(nic, interrupts)
 
     def reset(reason: str) -> None:
+        interference.clear()
         admin.clear()
         nic.reset(reason)
 
     registers = NicRegisters(nic, admin, lambda: reset("CONTROL.RESET"), identity.DOORBELL_PAGES)
     doorbells = Doorbells(nic)
-    function.add_bar(identity.NIC_REGISTER_BAR, identity.NIC_REGISTER_SIZE, registers)
     function.add_bar(
-        identity.NIC_DOORBELL_BAR, identity.DOORBELL_PAGES * identity.DOORBELL_PAGE_SIZE, doorbells
+        identity.NIC_REGISTER_BAR,
+        identity.NIC_REGISTER_SIZE,
+        interference.registers(registers, lambda offset, data: None),
+    )
+    function.add_bar(
+        identity.NIC_DOORBELL_BAR,
+        identity.DOORBELL_PAGES * identity.DOORBELL_PAGE_SIZE,
+        interference.registers(doorbells, doorbell_queue),
     )
     function.on_reset(lambda kind: reset(kind.value))
     return VrnicFunction(function, nic, registers, doorbells, admin)
