@@ -7,6 +7,7 @@ import struct
 
 from emu.nic.engine import Drop
 from emu.uet.headers import CONTROL, PDS_ACK_CC, PDS_REQUEST, PDS_SIZES
+from emu.uet.path import ENTROPY_SIZE
 from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6
 from emu.wire.headers import UDP_SIZE
 from emu.wire.uet_names import UET_PORT, PdsType, RequestFlag
@@ -16,7 +17,7 @@ from emu.wire.uet_trailer import CRC_SIZE, packet_crc_ok
 __all__ = ["NOMINAL_EXTRA", "Parser", "UetPacket"]
 
 NOMINAL_EXTRA = 40
-"""Bytes beyond the UDP datagram in a packet's nominal size, the unit of congestion control."""
+"""Bytes beyond the IP payload in a packet's nominal size, the unit of congestion control."""
 
 # Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
 _SYN = int(RequestFlag.SYN)
@@ -37,7 +38,17 @@ _CC_ACKS = frozenset({PdsType.ACK_CC, PdsType.ACK_CCX})
 class _Head:
     """What the Ethernet and IP headers of one stream of packets say."""
 
-    __slots__ = ("dest_ip", "dest_mac", "dscp", "ecn", "hop_limit", "room", "source_ip", "source_mac", "udp")
+    __slots__ = (
+        "dest_ip",
+        "dest_mac",
+        "dscp",
+        "ecn",
+        "hop_limit",
+        "room",
+        "source_ip",
+        "source_mac",
+        "transport",
+    )
 
     def __init__(self, octets: bytes, version: int) -> None:
         self.dest_mac, self.source_mac = octets[0:6], octets[6:12]
@@ -46,12 +57,12 @@ class _Head:
             traffic = octets[ip + 1]
             self.source_ip, self.dest_ip = octets[ip + 12 : ip + 16], octets[ip + 16 : ip + 20]
             self.room = _HALF.unpack_from(octets, ip + 2)[0] - _IPV4_SIZE
-            self.udp = ip + _IPV4_SIZE
+            self.transport = ip + _IPV4_SIZE
         else:
             traffic = _HALF.unpack_from(octets, ip)[0] >> 4 & 0xFF
             self.source_ip, self.dest_ip = octets[ip + 8 : ip + 24], octets[ip + 24 : ip + 40]
             self.room = _HALF.unpack_from(octets, ip + 4)[0]
-            self.udp = ip + _IPV6_SIZE
+            self.transport = ip + _IPV6_SIZE
         self.dscp, self.ecn = traffic >> 2, traffic & 3
 
 
@@ -175,6 +186,9 @@ class Parser:
         self._profile = profile
         self._trimmed = (profile.dscp_trimmed, profile.dscp_trimmed_last_hop)
         self._trailer = CRC_SIZE if profile.trailer is Trailer.CRC else 0
+        self._over_udp = profile.over_udp
+        self._overhead = UDP_SIZE if profile.over_udp else ENTROPY_SIZE
+        self._protocol = _UDP_PROTOCOL if profile.over_udp else profile.native_protocol
         self._heads: dict[bytes, _Head | Drop] = {}
 
     def parse(self, frame: bytes) -> UetPacket | Drop:
@@ -188,27 +202,31 @@ class Parser:
             return Drop("not IP", foreign=True)
         head = self._heads.get(octets)
         if head is None:
-            head = _check(octets)
+            head = _check(octets, self._protocol)
             if len(self._heads) >= _HEADS_KEPT:
                 self._heads.clear()
             self._heads[octets] = head
         if isinstance(head, Drop):
             return head
-        udp = head.udp
-        if len(frame) < udp + UDP_SIZE:
-            return Drop("too short for UDP", foreign=True)
-        ev, port, size, _ = _UDP.unpack_from(frame, udp)
-        if port != UET_PORT:
-            return Drop(f"not UDP port {UET_PORT}", foreign=True)
+        start = head.transport
+        if len(frame) < start + self._overhead:
+            return Drop("too short for UDP or an entropy header", foreign=True)
         trailer = self._trailer
+        if self._over_udp:
+            ev, port, size, _ = _UDP.unpack_from(frame, start)
+            if port != UET_PORT:
+                return Drop(f"not UDP port {UET_PORT}", foreign=True)
+        else:
+            (ev,) = _HALF.unpack_from(frame, start)
+            size = head.room
         if head.dscp in self._trimmed:
             # The UDP length is that of the whole packet; the trailer is gone.
             size = min(size, head.room)
             trailer = 0
-        at, end = udp + UDP_SIZE, udp + size - trailer
-        if size > head.room or udp + size > len(frame) or end < at + 4:
-            return Drop(f"UDP length {size} does not fit the packet")
-        if trailer and not packet_crc_ok(memoryview(frame)[ETHERNET_SIZE : udp + size], self._profile):
+        at, end = start + self._overhead, start + size - trailer
+        if size > head.room or start + size > len(frame) or end < at + 4:
+            return Drop(f"length {size} does not fit the packet")
+        if trailer and not packet_crc_ok(memoryview(frame)[ETHERNET_SIZE : start + size], self._profile):
             return Drop("wrong CRC", "rx_icrc_errors")
         kind = frame[at] >> 3
         needed = PDS_SIZES.get(kind)
@@ -219,13 +237,13 @@ class Parser:
         return UetPacket(frame, head, ev, size, at, end, kind)
 
 
-def _check(octets: bytes) -> _Head | Drop:
+def _check(octets: bytes, protocol: int) -> _Head | Drop:
     """Judge Ethernet and IP headers."""
     if octets[12:14] == _IPV4:
         if len(octets) < ETHERNET_SIZE + _IPV4_SIZE or octets[14] != 0x45:
             return Drop("IPv4 options or a wrong version", foreign=True)
-        if octets[23] != _UDP_PROTOCOL:
-            return Drop("not UDP", foreign=True)
+        if octets[23] != protocol:
+            return Drop(f"not IP protocol {protocol}", foreign=True)
         if _HALF.unpack_from(octets, 20)[0] & 0x3FFF:
             return Drop("IPv4 fragment", foreign=True)
         total: int = sum(word for (word,) in _HALF.iter_unpack(octets[ETHERNET_SIZE:]))
@@ -235,6 +253,6 @@ def _check(octets: bytes) -> _Head | Drop:
         return _Head(octets, 4)
     if len(octets) < ETHERNET_SIZE + _IPV6_SIZE or octets[14] >> 4 != 6:
         return Drop("IPv6 header of a wrong version", foreign=True)
-    if octets[20] != _UDP_PROTOCOL:
-        return Drop("not UDP", foreign=True)
+    if octets[20] != protocol:
+        return Drop(f"not IP protocol {protocol}", foreign=True)
     return _Head(octets, 6)

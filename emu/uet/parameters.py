@@ -33,8 +33,8 @@ class NsccConfig:
 class Parameters:
     """One fabric endpoint's configuration.
 
-    ``wire`` are the choices of the wire format; the engine encapsulates in UDP and sends checksum 0 whatever
-    they say of native IP and of checksums. A CRC trailer costs ten times the rest of a packet's way.
+    ``wire`` are the choices of the wire format; the engine sends UDP checksum 0 whatever they say of it. A
+    CRC trailer costs ten times the rest of a packet's way.
     ``job_id`` and ``relative`` are how its requests address; all queue pairs of a lab are one job.
     ``operand_order`` is the byte order of atomic operands and results on the wire, which no source settles.
 

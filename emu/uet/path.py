@@ -12,7 +12,7 @@ from emu.wire.uet_names import UET_PORT
 from emu.wire.uet_profile import DEFAULT, Profile, Trailer
 from emu.wire.uet_trailer import CRC_SIZE, packet_crc
 
-__all__ = ["PeerPath", "addresses"]
+__all__ = ["ENTROPY_SIZE", "PeerPath", "addresses"]
 
 _HEADS_KEPT = 64
 _V4_MAPPED = bytes(10) + b"\xff\xff"
@@ -21,6 +21,8 @@ _IPV4_HEADER = struct.Struct(">BBHHHBBH4s4s")
 _IPV6_HEADER = struct.Struct(">IHBB16s16s")
 _DF = 0x4000
 _UDP_PROTOCOL = 17
+ENTROPY_SIZE = 4
+"""Entropy header of UET without UDP: the value, and two bytes 0."""
 
 
 def addresses(attributes: QpAttributes) -> tuple[bytes, bytes]:
@@ -32,9 +34,21 @@ def addresses(attributes: QpAttributes) -> tuple[bytes, bytes]:
 
 
 class PeerPath:
-    """Builds frames from one endpoint to another; what depends on class and length only is remembered."""
+    """Builds frames from one endpoint to another; what depends on class and length only is remembered.
 
-    __slots__ = ("_heads", "_profile", "dest_ip", "dest_mac", "hop_limit", "source_ip", "source_mac")
+    ``overhead`` are the bytes between IP and UET headers.
+    """
+
+    __slots__ = (
+        "_heads",
+        "_profile",
+        "dest_ip",
+        "dest_mac",
+        "hop_limit",
+        "overhead",
+        "source_ip",
+        "source_mac",
+    )
 
     def __init__(
         self,
@@ -49,10 +63,11 @@ class PeerPath:
         self.source_mac, self.dest_mac = source_mac, dest_mac
         self.source_ip, self.dest_ip = source_ip, dest_ip
         self.hop_limit = hop_limit
+        self.overhead = UDP_SIZE if profile.over_udp else ENTROPY_SIZE
         self._heads: dict[tuple[int, int], tuple[bytes, bytes]] = {}
 
     def frame(self, traffic_class: int, ev: int, header: bytes, body: bytes = b"") -> bytes:
-        """An Ethernet frame with UET bytes ``header + body``, entropy value ``ev`` as UDP source port."""
+        """An Ethernet frame with UET bytes ``header + body``; ``ev`` is UDP source port or entropy header."""
         crc = self._profile.trailer is Trailer.CRC
         size = len(header) + len(body) + (CRC_SIZE if crc else 0)
         head = self._heads.get((traffic_class, size))
@@ -62,9 +77,10 @@ class PeerPath:
         return frame + packet_crc(memoryview(frame)[ETHERNET_SIZE:], self._profile) if crc else frame
 
     def _head(self, traffic_class: int, size: int) -> tuple[bytes, bytes]:
-        datagram = UDP_SIZE + size
+        datagram = self.overhead + size
+        protocol = _UDP_PROTOCOL if self._profile.over_udp else self._profile.native_protocol
         if len(self.source_ip) == 4:
-            fields = (self.hop_limit, _UDP_PROTOCOL, 0, self.source_ip, self.dest_ip)
+            fields = (self.hop_limit, protocol, 0, self.source_ip, self.dest_ip)
             ip = bytearray(_IPV4_HEADER.pack(0x45, traffic_class, datagram + 20, 0, _DF, *fields))
             total: int = sum(word for (word,) in _HALF.iter_unpack(ip))
             total = (total & 0xFFFF) + (total >> 16)
@@ -75,7 +91,7 @@ class PeerPath:
                 _IPV6_HEADER.pack(
                     6 << 28 | traffic_class << 20,
                     datagram,
-                    _UDP_PROTOCOL,
+                    protocol,
                     self.hop_limit,
                     self.source_ip,
                     self.dest_ip,
@@ -85,7 +101,8 @@ class PeerPath:
         ethernet = self.dest_mac + self.source_mac + _HALF.pack(ethertype)
         assert len(ethernet) == ETHERNET_SIZE
         # Checksum 0: a trimming switch could not keep another one right.
-        head = (ethernet + bytes(ip), struct.pack(">HHH", UET_PORT, datagram, 0))
+        behind = struct.pack(">HHH", UET_PORT, datagram, 0) if self._profile.over_udp else bytes(2)
+        head = (ethernet + bytes(ip), behind)
         if len(self._heads) >= _HEADS_KEPT:
             self._heads.clear()
         self._heads[traffic_class, size] = head

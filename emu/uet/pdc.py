@@ -30,7 +30,6 @@ from emu.uet.outgoing import Failure, Outgoing, Stream, Verdict
 from emu.uet.packet import NOMINAL_EXTRA, UetPacket
 from emu.uet.path import PeerPath
 from emu.uet.source import Source
-from emu.wire.headers import UDP_SIZE
 from emu.wire.uet_names import (
     AckFlag,
     ControlFlag,
@@ -175,7 +174,7 @@ class Pdc:
             traffic_class = self._data_class
         qpn = outgoing.stream.qpn if outgoing.stream is not None else None
         self.fep.host.send(self.path.frame(traffic_class, outgoing.ev, header, outgoing.body), qpn)
-        return UDP_SIZE + len(header) + len(outgoing.body) + NOMINAL_EXTRA
+        return self.path.overhead + len(header) + len(outgoing.body) + NOMINAL_EXTRA
 
     def send_ack(
         self,

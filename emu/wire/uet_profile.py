@@ -30,6 +30,8 @@ class Trailer(enum.IntEnum):
 class Profile:
     """The choices.
 
+    ``over_udp``
+        Encapsulate in UDP (UET_Over_UDP); else an entropy header follows IP at once.
     ``native_protocol``
         IP protocol of UET without UDP. None is assigned; 253 is for experiments and what the reference
         provider uses.
@@ -51,6 +53,7 @@ class Profile:
         IP payload bytes that a switch keeps of a trimmed packet: a UDP header and 16 bytes of UET.
     """
 
+    over_udp: bool = True
     native_protocol: int = 253
     trailer: Trailer = Trailer.NONE
     crc_order: Literal["little", "big"] = "little"

@@ -13,6 +13,7 @@ from emu.nic.engine import Drop, Engine
 from emu.nic.work import Opcode, QpAttributes, QpState, ReceiveRequest, SendRequest, Sge, Transport
 from emu.uet import Fep, Parameters
 from emu.uet.packet import Parser, UetPacket
+from emu.wire.uet_profile import DEFAULT, Profile
 from tests.roce.bench import ALL_ACCESS, BASE, LKEY, RKEY, Host
 
 LATENCY = 2 * US
@@ -36,9 +37,9 @@ def losing(*lost: tuple[str, int]) -> Impairment:
     return impair
 
 
-def decode(frame: bytes) -> UetPacket:
+def decode(frame: bytes, profile: Profile = DEFAULT) -> UetPacket:
     """A frame of these endpoints, taken apart."""
-    packet = Parser().parse(frame)
+    packet = Parser(profile).parse(frame)
     assert isinstance(packet, UetPacket), packet
     return packet
 
@@ -110,7 +111,7 @@ class Nic:
 
     def packets(self) -> list[UetPacket]:
         """Everything sent so far, taken apart."""
-        return [decode(frame) for frame in self.sent]
+        return [decode(frame, self.parameters.wire) for frame in self.sent]
 
 
 class Net:
