@@ -150,6 +150,9 @@ class BenchHost:
     def send(self, frame: bytes) -> None:
         self.frames.append(frame)
 
+    def owns_address(self, address: bytes) -> bool:
+        return True
+
     def gather(self, sges: list[Sge], offset: int, length: int) -> bytes:
         start = sges[0].address + offset
         return bytes(self.memory[start : start + length])

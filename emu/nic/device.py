@@ -12,7 +12,7 @@ from emu.nic.context import Context, ProtectionDomain
 from emu.nic.cq import COUNTER_BYTES, CompletionQueue, CqMode, CqOverrun
 from emu.nic.endpoint import ENDPOINT_TRANSPORTS, EndpointFactory
 from emu.nic.endpoint_host import NicEndpointHost
-from emu.nic.engine import AsyncEvent, Drop, Engine, EngineFactory, EngineHost, PacketParser
+from emu.nic.engine import AsyncEvent, Drop, Engine, EngineFactory, EngineHost, Packet, PacketParser
 from emu.nic.eq import EventQueue
 from emu.nic.errors import ErrorKind, NicError
 from emu.nic.formats import Formats
@@ -20,6 +20,7 @@ from emu.nic.gid import GidTable
 from emu.nic.limits import NicLimits
 from emu.nic.loopback import LoopbackPort
 from emu.nic.mr import MemoryKeys, MemoryKind, MemoryRegion
+from emu.nic.multicast import MULTICAST_QPN, MulticastGroups
 from emu.nic.objects import ObjectCounts
 from emu.nic.pages import PageList
 from emu.nic.platform import Platform
@@ -76,21 +77,23 @@ class Nic:
         create_endpoint: EndpointFactory | None = None,
     ) -> None:
         limits = limits or NicLimits()
+        self.gids = GidTable(mac, gids, limits.gid_table_size)
         self.platform = Platform.build(
             name,
             bus=bus,
             interrupts=interrupts,
-            port=LoopbackPort(port, mac, scheduler),
+            port=LoopbackPort(port, mac, scheduler, self._receive_own_multicast),
             scheduler=scheduler,
             events=events,
             formats=formats,
             limits=limits,
+            gids=self.gids,
         )
         self.name = name
         self.limits = limits
         self.counters = self.platform.counters
         self.checks = self.platform.checks
-        self.gids = GidTable(mac, gids, limits.gid_table_size)
+        self.multicast = MulticastGroups(limits)
         self.submission = Submission(self.platform)
         self.keys = MemoryKeys(limits.mrs, limits.first_mr, limits.mr_pieces)
         self.contexts: ObjectTable[Context] = ObjectTable("context", limits.contexts, 1, limits.contexts)
@@ -352,6 +355,7 @@ class Nic:
         qp.close()
         self.qps.items.pop(qp.number, None)
         self.well_known = {number: other for number, other in self.well_known.items() if other is not qp}
+        self.multicast.forget(qp)
         if self._endpoint is not None:
             self._endpoint.forget_engine(qp.number)
 
@@ -368,6 +372,7 @@ class Nic:
         for cq in self.cqs:
             cq.close()
         self.well_known.clear()
+        self.multicast.clear()
         self.submission.clear()
         if self._endpoint is not None:
             self._endpoint.reset()
@@ -400,7 +405,10 @@ class Nic:
         number = packet.dest_qpn
         qp = self.qps.items.get(number) or self.well_known.get(number)
         if qp is None:
-            self._drop(Drop(f"there is no QP {packet.dest_qpn:#x}"))
+            if number == MULTICAST_QPN:
+                self._receive_multicast(packet, frame)
+            else:
+                self._drop(Drop(f"there is no QP {number:#x}"))
             return
         counters = platform.counters
         counters.rx_packets += 1
@@ -408,6 +416,30 @@ class Nic:
         qp.engine.receive(packet, platform.scheduler.now())
         if not qp.queued:
             self.submission.kick(qp)
+
+    def _receive_multicast(self, packet: Packet, frame: bytes) -> None:
+        """A datagram to a group: every queue pair attached gets it, but not the one that sent it."""
+        members = self.multicast.members(packet.dest_ip)
+        if not members:
+            self._drop(Drop(f"no queue pair is attached to {packet.dest_ip.hex()}"))
+            return
+        self.counters.rx_packets += 1
+        self.counters.rx_bytes += len(frame)
+        sender = packet.source_qpn if self.gids.holds(packet.source_ip) else None
+        for qp in members:
+            if qp.number != sender:
+                qp.engine.receive(packet, self.platform.scheduler.now())
+                self.submission.kick(qp)
+
+    def _receive_own_multicast(self, frame: bytes) -> None:
+        """A frame to a group address left: queue pairs of this NIC may be attached to the group."""
+        if not len(self.multicast):
+            return
+        packet = self._parse(frame)
+        if isinstance(packet, Drop) or packet.dest_qpn != MULTICAST_QPN:
+            return
+        if self.multicast.members(packet.dest_ip):
+            self._receive_multicast(packet, frame)
 
     def _receive_other(self, frame: bytes, drop: Drop) -> None:
         """A frame that is no packet of a queue-pair transport, as ``drop`` says."""

@@ -77,6 +77,18 @@ class Packet(Protocol):
     def dest_qpn(self) -> int:
         """Queue pair it is addressed to (24 bits)."""
 
+    @property
+    def dest_ip(self) -> bytes:
+        """Destination address, 4 or 16 bytes."""
+
+    @property
+    def source_ip(self) -> bytes:
+        """Source address, 4 or 16 bytes."""
+
+    @property
+    def source_qpn(self) -> int | None:
+        """Queue pair that sent it, where the packet says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drop:
@@ -103,6 +115,9 @@ class EngineHost(Protocol):
 
     def send(self, frame: bytes) -> None:
         """Hand a whole Ethernet frame to the port."""
+
+    def owns_address(self, address: bytes) -> bool:
+        """True for an IP address (4 or 16 bytes) that the port answers to."""
 
     def gather(self, sges: list[Sge], offset: int, length: int) -> bytes:
         """Read ``length`` bytes at ``offset`` of a gather list.

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 
 from emu.nic.errors import ErrorKind, NicError
 
-__all__ = ["GID_BYTES", "GidTable"]
+__all__ = ["GID_BYTES", "GidTable", "gid_of"]
 
 GID_BYTES = 16
 _EMPTY = bytes(GID_BYTES)
+_V4_MAPPED = bytes(10) + b"\xff\xff"
+
+
+def gid_of(address: bytes) -> bytes:
+    """The GID of an IP address of 4 or 16 bytes."""
+    return address if len(address) == GID_BYTES else _V4_MAPPED + address
 
 
 class GidTable:
@@ -22,6 +28,8 @@ class GidTable:
         self.mac = mac
         self._initial = [*gids, *[_EMPTY] * (size - len(gids))]
         self._gids = list(self._initial)
+        self._own: frozenset[bytes] = frozenset()
+        self._note()
 
     def __len__(self) -> int:
         return len(self._gids)
@@ -53,7 +61,16 @@ class GidTable:
         if gid[0] == 0xFF:
             raise NicError(ErrorKind.BAD_FIELD, "a port's own GID cannot be a multicast address", "gid")
         self._gids[index] = gid
+        self._note()
+
+    def holds(self, address: bytes) -> bool:
+        """True when an entry is this IP address (4 or 16 bytes)."""
+        return gid_of(address) in self._own
 
     def clear(self) -> None:
         """Back to the entries it started with."""
         self._gids = list(self._initial)
+        self._note()
+
+    def _note(self) -> None:
+        self._own = frozenset(gid for gid in self._gids if gid != _EMPTY)

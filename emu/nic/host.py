@@ -63,6 +63,10 @@ class QpHost:
             )
         platform.port.send(frame)
 
+    def owns_address(self, address: bytes) -> bool:
+        """True when the GID table holds it."""
+        return self._platform.gids.holds(address)
+
     def gather(self, sges: list[Sge], offset: int, length: int) -> bytes:
         """Read from a gather list.
 

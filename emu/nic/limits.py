@@ -17,7 +17,8 @@ class NicLimits:
 
     ``port_mtu`` is the largest path MTU in payload bytes, ``vectors`` the MSI-X vectors (0 is the command
     queue's), ``first_vector`` the first one an event queue may have, ``first_mr`` the lowest index of a key,
-    ``min_log_send`` log2 of the smallest send ring, ``port_speed`` the modelled link speed in Mb/s.
+    ``min_log_send`` log2 of the smallest send ring, ``port_speed`` the modelled link speed in Mb/s,
+    ``multicast_members`` the queue pairs that one multicast group may have.
     ``atomics`` says whether peers may change its memory with atomics.
     """
 
@@ -40,4 +41,6 @@ class NicLimits:
     port_mtu: int = 4096
     port_speed: int = 100_000
     gid_table_size: int = 16
+    multicast_groups: int = 1024
+    multicast_members: int = 64
     atomics: bool = True

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port of a NIC as its queue pairs see it: what is addressed to the NIC itself does not leave it."""
+"""The port of a NIC as its queue pairs see it: what is addressed to the NIC itself does not leave it, and
+what is addressed to a group comes back as well.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ __all__ = ["LoopbackPort"]
 class LoopbackPort:
     """Implements :class:`emu.fabric.port.Port` in front of another. A switch would not send a frame back."""
 
-    def __init__(self, port: Port, mac: bytes, scheduler: Scheduler) -> None:
+    def __init__(
+        self, port: Port, mac: bytes, scheduler: Scheduler, group_receiver: Receiver | None = None
+    ) -> None:
+        """``group_receiver`` gets frames to group addresses that left, after the call that sent them."""
         self.name = port.name
         self.looped = 0
         """Frames that turned round here."""
@@ -20,6 +25,7 @@ class LoopbackPort:
         self._mac = mac
         self._scheduler = scheduler
         self._receiver: Receiver | None = None
+        self._group_receiver = group_receiver
 
     def send(self, frame: bytes) -> None:
         """To the link, or back to the receiver after the current call."""
@@ -29,6 +35,9 @@ class LoopbackPort:
             self._scheduler.call_soon(lambda: receiver(frame))
         else:
             self._port.send(frame)
+            if frame[0] & 1 and self._group_receiver is not None:
+                group_receiver = self._group_receiver
+                self._scheduler.call_soon(lambda: group_receiver(frame))
 
     def attach(self, receiver: Receiver) -> None:
         """Deliver what arrives and what turned round to ``receiver``."""

@@ -12,6 +12,7 @@ from emu.nic.checks import Checks
 from emu.nic.counters import Counters
 from emu.nic.dma import Dma
 from emu.nic.formats import Formats
+from emu.nic.gid import GidTable
 from emu.nic.limits import NicLimits
 from emu.nic.routes import EventRoutes
 from emu.nic.trace import Trace
@@ -38,6 +39,7 @@ class Platform:
     formats: Formats
     limits: NicLimits
     routes: EventRoutes
+    gids: GidTable
 
     @classmethod
     def build(
@@ -51,6 +53,7 @@ class Platform:
         events: EventBus,
         formats: Formats,
         limits: NicLimits,
+        gids: GidTable,
     ) -> Platform:
         """Join what the surroundings give with fresh counters."""
         counters = Counters()
@@ -68,4 +71,5 @@ class Platform:
             formats=formats,
             limits=limits,
             routes=EventRoutes(),
+            gids=gids,
         )

@@ -12,9 +12,18 @@ import struct
 
 from emu.nic.engine import Drop
 from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN
-from emu.wire.headers import BTH, BTH_ACK_REQUEST, BTH_SIZE, BTH_SOLICITED, ICRC_SIZE, ROCE_PORT, UDP_SIZE
+from emu.wire.headers import (
+    BTH,
+    BTH_ACK_REQUEST,
+    BTH_SIZE,
+    BTH_SOLICITED,
+    DETH,
+    ICRC_SIZE,
+    ROCE_PORT,
+    UDP_SIZE,
+)
 from emu.wire.icrc import PRESET, crc32
-from emu.wire.opcodes import BY_OPCODE, OpcodeInfo
+from emu.wire.opcodes import BY_OPCODE, Header, OpcodeInfo
 
 __all__ = ["CONGESTED", "RocePacket", "parse"]
 
@@ -87,6 +96,14 @@ class RocePacket:
     def payload(self) -> memoryview:
         """Payload bytes without pad."""
         return memoryview(self.frame)[self._payload_start : self._payload_end]
+
+    @property
+    def source_qpn(self) -> int | None:
+        """Queue pair that sent it: datagrams say so."""
+        if self.info is None or Header.DETH not in self.info.headers:
+            return None
+        number: int = DETH.unpack_from(self.frame, self.extension)[1]
+        return number & 0xFFFFFF
 
     @property
     def network_header(self) -> bytes:

@@ -12,6 +12,7 @@ nothing and reports success.)
 from __future__ import annotations
 
 from emu.nic.engine import AsyncEvent, EngineHost, ProtectionError
+from emu.nic.multicast import MULTICAST_QPN
 from emu.nic.work import (
     AddressHandle,
     Cause,
@@ -119,6 +120,9 @@ class UdEngine(UnreliableEngine):
         return 0
 
     def _accept(self, packet: RocePacket, info: OpcodeInfo) -> None:
+        if packet.dest_qpn != MULTICAST_QPN and not self._host.owns_address(packet.dest_ip):
+            self._drop(f"datagram to {packet.dest_ip.hex()}, which is no address of this port")
+            return
         qkey, source = DETH.unpack_from(packet.frame, packet.extension)
         if qkey != self._connection.attributes.qkey:
             self._drop(f"Q_Key {qkey:#x} is not the queue pair's", "qkey_violations")

@@ -130,6 +130,9 @@ class FakePacket:
 
     dest_qpn: int
     frame: bytes
+    dest_ip: bytes = b""
+    source_ip: bytes = b""
+    source_qpn: int | None = None
 
 
 def fake_parse(frame: bytes) -> Packet | Drop:

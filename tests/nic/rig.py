@@ -8,13 +8,15 @@ owner bit of its 16-byte completions is in the last byte alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from emu.clock import VirtualScheduler
 from emu.events import EventBus
 from emu.nic.checks import Rule
 from emu.nic.context import Context, ProtectionDomain
 from emu.nic.cq import CompletionQueue, CqMode, CqOverrun
 from emu.nic.device import Nic
-from emu.nic.engine import AsyncEvent
+from emu.nic.engine import AsyncEvent, EngineFactory, PacketParser
 from emu.nic.eq import EventQueue
 from emu.nic.formats import Formats, WqeFault
 from emu.nic.limits import NicLimits
@@ -142,7 +144,13 @@ def _extend(counter: int, last: int) -> int:
 class Rig:
     """The NIC, memory for it, and short ways to make objects."""
 
-    def __init__(self, limits: NicLimits | None = None) -> None:
+    def __init__(
+        self,
+        limits: NicLimits | None = None,
+        create_engine: EngineFactory | None = None,
+        parse: PacketParser = fake_parse,
+        gids: Sequence[bytes] = (),
+    ) -> None:
         self.bus = MemoryBus()
         self.ram = self.bus.map(RAM, RAM_SIZE)
         self.clock = VirtualScheduler()
@@ -159,10 +167,10 @@ class Rig:
             scheduler=self.clock,
             events=self.event_bus,
             formats=Formats(TinyWqe(), TinyReceive(), TinyCqe(), TinyEqe(), TinyRecord()),
-            create_engine=self.engines.create,
-            parse=fake_parse,
+            create_engine=create_engine or self.engines.create,
+            parse=parse,
             mac=MAC,
-            gids=(),
+            gids=gids,
             limits=limits,
         )
         self._next = RAM

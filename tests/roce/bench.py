@@ -84,6 +84,8 @@ class Host:
     retired: int = 0
     atomics: int = 0
     broken_ring: bool = False
+    addresses: set[bytes] | None = None
+    """IP addresses of the port; None for any."""
     wire: Callable[[bytes], None] = lambda frame: None
 
     def memory(self, key: int, size: int = 1 << 16, access: Access = ALL_ACCESS) -> bytearray:
@@ -106,6 +108,9 @@ class Host:
     def send(self, frame: bytes) -> None:
         self.sent.append(frame)
         self.wire(frame)
+
+    def owns_address(self, address: bytes) -> bool:
+        return self.addresses is None or address in self.addresses
 
     def gather(self, sges: list[Sge], offset: int, length: int) -> bytes:
         octets = b""

@@ -17,6 +17,7 @@ from emu.wire import roce
 from emu.wire.headers import AETH, ATOMIC_ACK, pack_atomic_eth, pack_immediate, pack_reth
 from emu.wire.icrc import icrc
 from emu.wire.opcodes import RcOpcode as Op
+from tests.nic.fakes import FakePacket
 from tests.roce.bench import ALL_ACCESS, BASE, LKEY, RKEY, Pair, pattern, silence
 
 PSN = 100
@@ -790,8 +791,6 @@ def test_answers_take_no_time_of_their_own(script: Script) -> None:
 
 
 def test_a_packet_of_another_protocol_is_dropped(script: Script) -> None:
-    class Foreign:
-        dest_qpn = 0x12
-
-    script.b.engine.receive(Foreign(), 0)
+    foreign = FakePacket(0x12, b"")
+    script.b.engine.receive(foreign, 0)
     assert len(script.host.drops) == 1

@@ -115,9 +115,11 @@ def set_roce_address(device: Mlx5Device, request: Request) -> None:
     gid = request["roce_address.source_l3_address"].to_bytes(GID_BYTES, "big")
     if not any(gid):
         device.addresses.pop(index, None)
+        device.nic.gids.set(index, gid)
         return
     if gid[0] == 0xFF:
         raise NicError(ErrorKind.BAD_FIELD, "a multicast address is no GID of a port", "source_l3_address")
+    device.nic.gids.set(index, gid)
     mac = request["roce_address.source_mac_47_32"] << 32 | request["roce_address.source_mac_31_0"]
     device.addresses[index] = RoceAddress(
         gid,
