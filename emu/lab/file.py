@@ -18,6 +18,7 @@
     name = "left"
     memory = "512M"
     cpus = 1
+    tools = true              # the programs of the set-up's Debian tree; default: where no NIC is a "vrnic"
 
     [[node.nic]]              # mac, address (IPv4), and those of a link above
     device = "vrnic"          # or "mlx5"
@@ -58,7 +59,14 @@ _TOP: _Keys = {
     "seed": (int,),
     "node": (list,),
 }
-_NODE: _Keys = {"name": (str,), "memory": (str, int), "cpus": (int,), "nic": (list,), "gpu": (list,)}
+_NODE: _Keys = {
+    "name": (str,),
+    "memory": (str, int),
+    "cpus": (int,),
+    "tools": (bool,),
+    "nic": (list,),
+    "gpu": (list,),
+}
 _NIC: _Keys = {
     "device": (str,),
     "mac": (str,),
@@ -150,6 +158,7 @@ def format_lab(lab: Lab) -> str:
             f"cpus = {node.cpus}",
         ]
         for nic in (nic for nic in lab.nics if nic.node == node.name):
+            f"tools = {str(node.has_tools).lower()}",
             lines += [
                 "",
                 "[[node.nic]]",
@@ -246,6 +255,7 @@ def _node(table: Mapping[str, object], where: _Path) -> Node:
     )
 
 
+        tools=_get(table, "tools", None),
 def _tables(table: Mapping[str, object], key: str, where: _Path) -> list[dict[str, object]]:
     values = table.get(key, [])
     assert isinstance(values, list)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the guest's initial RAM file system, which is all the guest's storage there is.
+"""Builds the guest's initial RAM file system, which is all the guest's storage but for shared folders.
 
-It holds a static busybox, ``guest/init``, the agent, the drivers and test programs, and for an interactive
-guest a few tools of the Debian tree with the libraries they need. It is not compressed: the host hands it
-over from memory, and unpacking under TCG costs more than reading.
+It holds a static busybox, ``guest/init``, the agent, the drivers, test programs, and modules of the kernel.
+It is not compressed: the host hands it over from memory, and unpacking under TCG costs more than reading.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ import lzma
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from emu.lab.cpio import CpioArchive
 from emu.lab.failure import LabFailure
 
-__all__ = ["SHARE_MODULES", "GuestImage", "build_image", "module_closure", "program_closure"]
+__all__ = ["SHARE_MODULES", "GuestImage", "build_image", "module_closure"]
 
 SHARE_MODULES = ("9p", "9pnet_virtio")
 """Modules a guest needs to mount a shared folder."""
@@ -34,8 +33,9 @@ _DIRECTORIES = (
     "/run",
     "/etc",
     "/modules",
-    "/usr/bin",
-    "/usr/sbin",
+    "/usr",
+    "/lib",
+    "/lib64",
     "/sbin",
 )
 
@@ -44,6 +44,7 @@ A vrnic guest. NICs: /dev/vrnic*  vGPUs: /dev/vgpu*  counters: /sys/kernel/debug
   reload-driver    load the drivers again (after `vrnic driver build` on the host)
   vrnic-kernels    the test kernels; /project is the host's checkout, read-only
   vrnic-simt       kernels of many lanes, and mistakes on purpose
+  lspci, ethtool, python3 and all else of the set-up's Debian tree are here too, read-only
   poweroff         leave (or Ctrl-A X)
 
 """
@@ -60,7 +61,7 @@ class GuestImage:
 
     ``init`` is the folder ``guest/init``; ``modules`` are kernel modules the init script loads first,
     dependencies before dependents; ``drivers`` go to ``/modules`` and wait for ``reload-driver``;
-    ``programs`` go to ``/bin``; ``files`` maps guest paths to host files whose mode bits are kept.
+    ``programs`` go to ``/bin``.
     """
 
     busybox: Path
@@ -69,7 +70,6 @@ class GuestImage:
     modules: Sequence[Path] = ()
     drivers: Sequence[Path] = ()
     programs: Sequence[Path] = ()
-    files: Mapping[str, Path] = field(default_factory=dict)
 
     def archive(self) -> bytes:
         """The image's bytes: equal inputs give equal bytes.
@@ -105,8 +105,6 @@ class GuestImage:
         archive.add_file("/etc/vrnic/modules", "".join(order).encode())
         for path in self.programs:
             archive.add_file(f"/bin/{path.name}", _read(path), 0o755)
-        for guest_path, path in self.files.items():
-            archive.add_file(guest_path, _read(path), path.stat().st_mode & 0o777)
         return archive.to_bytes()
 
 
@@ -159,33 +157,6 @@ def module_closure(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
             for each in (*dependencies, file):
                 order.setdefault(folder / each)
     return tuple(order)
-
-
-def program_closure(tree: Path, programs: Iterable[str]) -> dict[str, Path]:
-    """Guest path to host file for programs of a Debian tree and every library they load.
-
-    ``programs`` are absolute paths in the tree.
-
-    :raises LabFailure: one of them is missing or its libraries cannot be found.
-    """
-    loader = tree / "lib64/ld-linux-x86-64.so.2"
-    library_path = f"{tree}/usr/lib/x86_64-linux-gnu"
-    files = {"/lib64/ld-linux-x86-64.so.2": loader.resolve()}
-    for program in programs:
-        path = tree / program.lstrip("/")
-        files[program] = path.resolve()
-        argv = [str(loader), "--library-path", library_path, "--list", str(path)]
-        try:
-            listing = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
-        except (OSError, subprocess.SubprocessError) as error:
-            raise LabFailure(
-                f"{path}: cannot list its libraries ({error})", "run scripts/setup again"
-            ) from error
-        for line in listing.splitlines():
-            name, arrow, target = line.strip().partition(" => ")
-            if arrow and "/" not in name and target.startswith(str(tree)):
-                files[f"/lib/x86_64-linux-gnu/{name}"] = Path(target.split(" (")[0]).resolve()
-    return files
 
 
 def _module_name(path: str) -> str:

@@ -76,11 +76,19 @@ class JoinedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A host folder the guest mounts read-only over 9p at ``mount``."""
+    """A host folder the guest mounts read-only over 9p at ``mount``.
+
+    ``steady``: nobody changes it while guests run, so that a guest may keep what it has read.
+    """
 
     tag: str
     folder: Path
     mount: str
+    steady: bool = False
+
+    def word(self) -> str:
+        """What ``guest/init/init`` reads of it."""
+        return f"{self.tag}:{self.mount}" + (":steady" if self.steady else "")
 
 
 @dataclass(frozen=True)
@@ -188,7 +196,7 @@ class QemuCommand:
         words.append(f"vrnic.mode={'shell' if self.interactive else 'agent'}")
         words += [f"vrnic.net={mac}/{address}" for mac, address in self.addresses]
         if self.shares:
-            words.append("vrnic.share=" + ",".join(f"{share.tag}:{share.mount}" for share in self.shares))
+            words.append("vrnic.share=" + ",".join(share.word() for share in self.shares))
         return " ".join(words)
 
     def _console(self) -> list[str]:

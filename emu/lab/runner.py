@@ -50,10 +50,12 @@ def qemu_command(
     :raises LabFailure: the guest image cannot be built.
     """
     described = lab.node(node)
+    if interactive or described.has_tools:
+        shares = (*shares, Share("tree", installation.tree.path, "/tree", steady=True))
     return QemuCommand(
         executable=installation.qemu,
         kernel=installation.kernel.image,
-        image=installation.image(interactive, stock={nic.device for nic in described.nics}),
+        image=installation.image(stock={nic.device for nic in described.nics}, shares=bool(shares)),
         directory=directory / node,
         node=node,
         functions=tuple(PluggedFunction(name, socket_path(directory, name)) for name in lab.functions(node)),

@@ -138,7 +138,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One guest. ``memory`` is its RAM in bytes or as text, ``cpus`` its number of processors."""
+    """One guest. ``memory`` is its RAM in bytes or as text, ``cpus`` its number of processors.
+
+    ``tools``: whether it sees the programs of the set-up's Debian tree. None: when one of its NICs has its
+    driver in the distribution, where the tools for it are too.
+    """
 
     name: str
     nics: tuple[Nic, ...] = (Nic(),)
@@ -146,6 +150,12 @@ class Node:
     memory: int | str = DEFAULT_MEMORY
     cpus: int = 1
 
+    tools: bool | None = None
+
+    @property
+    def has_tools(self) -> bool:
+        """``tools``, decided."""
+        return any(nic.device != "vrnic" for nic in self.nics) if self.tools is None else self.tools
 
 @dataclass(frozen=True, slots=True)
 class NicFunction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KERNELS_6_1", "KERNELS_7", "MAIN", "TREES", "Suite"]
+__all__ = ["DEFAULT_KERNEL", "KERNELS_6_1", "KERNELS_7", "MAIN", "SERIES", "TREES", "Suite"]
 
 
 @dataclass(frozen=True)
@@ -110,3 +110,7 @@ KERNELS_7 = Suite(
 """Newest kernel Debian 13 offers."""
 
 TREES = {suite.name: suite for suite in (MAIN, KERNELS_6_1, KERNELS_7)}
+
+DEFAULT_KERNEL = "6.12"
+SERIES = {"6.1": KERNELS_6_1, DEFAULT_KERNEL: MAIN, "7": KERNELS_7}
+"""Series of kernels a guest can run, and the tree that holds each."""
