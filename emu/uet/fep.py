@@ -16,9 +16,10 @@ from emu.clock import MS, US
 from emu.nic.endpoint import EndpointHost
 from emu.nic.engine import Drop, Engine, EngineHost
 from emu.nic.work import Cause, Status, Transport
+from emu.uet.datagram import UudEngine
 from emu.uet.destination import CONSUMING
 from emu.uet.engine import UetEngine
-from emu.uet.headers import RequestHeader, ResponseHeader, nack
+from emu.uet.headers import RequestHeader, ResponseHeader, nack, parse_request
 from emu.uet.message import Message
 from emu.uet.outgoing import Failure, Verdict
 from emu.uet.packet import NOMINAL_EXTRA, Parser, UetPacket
@@ -31,8 +32,10 @@ from emu.wire.uet_names import (
     ControlFlag,
     NackCode,
     NackFlag,
+    NextHeader,
     PdsType,
     RequestFlag,
+    RequestOpcode,
     ReturnCode,
 )
 
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TRANSPORTS", "Fep"]
 
-TRANSPORTS = (Transport.UET_ROD, Transport.UET_RUD, Transport.UET_RUDI)
+TRANSPORTS = (Transport.UET_ROD, Transport.UET_RUD, Transport.UET_RUDI, Transport.UET_UUD)
 """Services whose queue pairs an endpoint serves."""
 
 _TURN = 32
@@ -79,6 +82,7 @@ class Fep:
         self._trimmed = (wire.dscp_trimmed, wire.dscp_trimmed_last_hop)
         self._parser = Parser(wire)
         self._engines: dict[int, UetEngine] = {}
+        self._datagrams: dict[int, UudEngine] = {}
         self._ready: deque[Pdc] = deque()
         self._scheduled = False
         self._forget()
@@ -101,16 +105,18 @@ class Fep:
     def create_engine(self, transport: Transport, host: EngineHost) -> Engine:
         """A queue pair's engine in state RESET. :raises ValueError: the service is not offered."""
         if transport not in TRANSPORTS:
-            raise ValueError(
-                f"transport {transport.name} is not offered: UET has UET_ROD, UET_RUD and UET_RUDI"
-            )
+            names = ", ".join(offered.name for offered in TRANSPORTS)
+            raise ValueError(f"transport {transport.name} is not offered: UET has {names}")
+        if transport is Transport.UET_UUD:
+            datagrams = self._datagrams[host.qpn] = UudEngine(self, host)
+            return datagrams
         engine = UetEngine(self, transport, host)
         self._engines[engine.qpn] = engine
         return engine
 
     def forget_engine(self, qpn: int) -> None:
         """A queue pair is gone; what it still had to do is given up."""
-        engine = self._engines.pop(qpn, None)
+        engine = self._engines.pop(qpn, None) or self._datagrams.pop(qpn, None)
         if engine is not None:
             engine.abandon()
 
@@ -122,6 +128,7 @@ class Fep:
                 pdc.timer.cancel()
         self.rudi.stop()
         self._engines.clear()
+        self._datagrams.clear()
         self._ready.clear()
         self._forget()
 
@@ -130,6 +137,8 @@ class Fep:
         packet = self._parser.parse(frame)
         if isinstance(packet, Drop):
             return packet
+        if packet.kind == PdsType.UUD_REQ:
+            return self._datagram(packet)
         if packet.kind == PdsType.RUDI_REQ:
             return self.rudi.request(packet, self._path_back(packet))
         if packet.kind == PdsType.RUDI_RESP or (packet.is_nack and packet.flags & NackFlag.NT):
@@ -146,8 +155,6 @@ class Fep:
 
     def _find(self, packet: UetPacket, now: int) -> Pdc | Drop:
         kind = packet.kind
-        if kind == PdsType.UUD_REQ:
-            return Drop("UUD_REQ: this endpoint has no such queue pairs")
         request = packet.is_request
         opens = request or kind == PdsType.CP
         if opens and not packet.spdcid:
@@ -167,6 +174,25 @@ class Fep:
                 self._refuse(NackCode.PDC_HDR_MISMATCH, packet)
             return Drop(f"PDC {pdc.number:#x} is not the sender's", "unknown_pdc")
         return pdc
+
+    def _datagram(self, packet: UetPacket) -> Drop | None:
+        """Hand a UUD packet to its queue pair; nobody is told when there is none."""
+        if packet.head.dscp in self._trimmed:
+            return Drop("a trimmed datagram is lost")
+        header = parse_request(packet.frame, packet.ses, packet.end, packet.following)
+        if header is None or packet.following == NextHeader.REQUEST_SMALL:
+            return Drop("UUD packet without a standard or medium request")
+        if header.opcode != RequestOpcode.DATAGRAM_SEND or not header.whole:
+            return Drop(f"UUD packet with operation {header.opcode:#04x}, or of several")
+        if header.request_length != header.end - header.start:
+            return Drop(f"UUD packet with {header.end - header.start} of {header.request_length} bytes")
+        if header.job_id != self.parameters.job_id:
+            return Drop(f"datagram of job {header.job_id}")
+        engine = self._datagrams.get(header.qpn)
+        if engine is None:
+            return Drop(f"there is no UUD QP {header.qpn:#x}")
+        engine.datagram(packet, header)
+        return None
 
     def _by_key(self, packet: UetPacket, now: int) -> Pdc | Drop:
         """The PDC of a SYN packet: one that exists, or a new one."""

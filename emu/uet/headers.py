@@ -31,6 +31,7 @@ __all__ = [
     "RESPONSE",
     "SMALL_DATA_RESPONSE",
     "STD_SIZE",
+    "UUD_PROLOGUE",
     "RequestHeader",
     "ResponseHeader",
     "ack_cc",
@@ -58,6 +59,9 @@ CONTROL = struct.Struct(">HHIHHI")
 
 PDS_RUDI = struct.Struct(">HHI")
 """Prologue, reserved, packet id."""
+
+PDS_UUD = struct.Struct(">HH")
+"""Prologue, reserved."""
 
 PDS_SIZES: dict[int, int] = {
     PdsType.RUD_REQ: 12,
@@ -96,6 +100,10 @@ _ATOMICS = frozenset({RequestOpcode.ATOMIC, RequestOpcode.FETCHING_ATOMIC})
 def prologue(kind: int, following: int, flags: int) -> int:
     """First 16 bits: packet type 5, next header or control type 4, flags 7."""
     return kind << 11 | following << 7 | flags
+
+
+UUD_PROLOGUE = PDS_UUD.pack(prologue(PdsType.UUD_REQ, NextHeader.REQUEST_STD, 0), 0)
+"""Delivery header of every datagram with a standard request: it has no fields."""
 
 
 def ack_cc(

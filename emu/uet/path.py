@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 
-from emu.nic.work import QpAttributes
+from emu.nic.work import AddressHandle, QpAttributes
 from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6
 from emu.wire.headers import UDP_SIZE
 from emu.wire.uet_names import UET_PORT
@@ -25,8 +25,8 @@ ENTROPY_SIZE = 4
 """Entropy header of UET without UDP: the value, and two bytes 0."""
 
 
-def addresses(attributes: QpAttributes) -> tuple[bytes, bytes]:
-    """Source and destination IP of a queue pair: IPv4 when both GIDs are IPv4-mapped, IPv6 otherwise."""
+def addresses(attributes: QpAttributes | AddressHandle) -> tuple[bytes, bytes]:
+    """Source and destination IP of a queue pair or datagram: IPv4 if both GIDs are IPv4-mapped, else IPv6."""
     source, dest = attributes.source_gid, attributes.dest_gid
     if source.startswith(_V4_MAPPED) and dest.startswith(_V4_MAPPED):
         return source[12:], dest[12:]
