@@ -156,9 +156,9 @@ def format_lab(lab: Lab) -> str:
             f"name = {_quote(node.name)}",
             f"memory = {parse_size(node.memory)}",
             f"cpus = {node.cpus}",
+            f"tools = {str(node.has_tools).lower()}",
         ]
         for nic in (nic for nic in lab.nics if nic.node == node.name):
-            f"tools = {str(node.has_tools).lower()}",
             lines += [
                 "",
                 "[[node.nic]]",
@@ -252,10 +252,10 @@ def _node(table: Mapping[str, object], where: _Path) -> Node:
         gpus=tuple(gpus),
         memory=_get(table, "memory", DEFAULT_MEMORY),
         cpus=_get(table, "cpus", 1),
+        tools=_get(table, "tools", None),
     )
 
 
-        tools=_get(table, "tools", None),
 def _tables(table: Mapping[str, object], key: str, where: _Path) -> list[dict[str, object]]:
     values = table.get(key, [])
     assert isinstance(values, list)

@@ -149,13 +149,13 @@ class Node:
     gpus: tuple[Gpu, ...] = (Gpu(),)
     memory: int | str = DEFAULT_MEMORY
     cpus: int = 1
-
     tools: bool | None = None
 
     @property
     def has_tools(self) -> bool:
         """``tools``, decided."""
         return any(nic.device != "vrnic" for nic in self.nics) if self.tools is None else self.tools
+
 
 @dataclass(frozen=True, slots=True)
 class NicFunction:
