@@ -22,7 +22,7 @@ from emu.nic.loopback import LoopbackPort
 from emu.nic.mr import MemoryKeys, MemoryKind, MemoryRegion
 from emu.nic.multicast import MULTICAST_QPN, MulticastGroups
 from emu.nic.objects import ObjectCounts
-from emu.nic.pages import PageList
+from emu.nic.pages import Memory
 from emu.nic.platform import Platform
 from emu.nic.qp import QpConfig, QpSnapshot, QueuePair
 from emu.nic.ring import RingMemory
@@ -185,7 +185,7 @@ class Nic:
         *,
         access: Access,
         address: int,
-        pages: PageList,
+        pages: Memory,
         kind: MemoryKind = MemoryKind.HOST,
         atomic_capable: bool = False,
         variant: int | None = None,

@@ -237,10 +237,15 @@ class QpHost:
         if self._qp.closed:
             raise ProtectionError("the queue pair was destroyed", cause=Cause.FLUSHED)
         try:
-            return self._keys.check(key, address, length, self._pd, access, remote=remote)
+            region = self._keys.check(key, address, length, self._pd, access, remote=remote)
         except ProtectionError as error:
             self._report(Rule.C22_KEY, error.rule)
             raise
+        if region.qpn is not None and region.qpn != self.qpn:
+            rule = f"key {key:#x} is bound to QP {region.qpn:#x}; bind it on the QP that uses it"
+            self._report(Rule.C22_KEY, rule)
+            raise ProtectionError(rule, cause=Cause.RKEY_ACCESS if remote else Cause.LKEY_ACCESS)
+        return region
 
     def _check_atomic(self, region: MemoryRegion, address: int, size: int) -> None:
         if size not in ATOMIC_SIZES:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import enum
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from emu.nic.context import ProtectionDomain
 from emu.nic.engine import ProtectionError
 from emu.nic.errors import ErrorKind, NicError
-from emu.nic.pages import PageList
+from emu.nic.pages import Memory
 from emu.nic.table import ObjectTable
 from emu.nic.work import Access, Cause
 
@@ -18,6 +20,8 @@ __all__ = ["MemoryKeys", "MemoryKind", "MemoryRegion"]
 _VARIANTS = 256
 _GROWTH = 4096
 """Indices by which the table of variants grows."""
+_DEPTH = 4
+"""Keys behind keys behind keys, at most: a key may even name itself."""
 
 
 class MemoryKind(enum.IntEnum):
@@ -41,6 +45,7 @@ class MemoryRegion:
         "access",
         "address",
         "atomic_capable",
+        "enabled",
         "end",
         "invalidatable",
         "key",
@@ -49,6 +54,7 @@ class MemoryRegion:
         "pages",
         "pd",
         "pins",
+        "qpn",
         "relaxed",
         "rights",
     )
@@ -59,7 +65,7 @@ class MemoryRegion:
         pd: ProtectionDomain,
         access: Access,
         address: int,
-        pages: PageList,
+        pages: Memory,
         kind: MemoryKind,
         atomic_capable: bool,
         invalidatable: bool = False,
@@ -76,6 +82,8 @@ class MemoryRegion:
         self.atomic_capable = atomic_capable
         self.invalidatable = invalidatable
         self.relaxed = False
+        self.enabled = True
+        self.qpn: int | None = None
         self.pins = 0
 
     def translate(self, address: int, length: int) -> list[tuple[int, int]]:
@@ -95,16 +103,28 @@ class MemoryKeys:
         self._by_key: dict[int, MemoryRegion] = {}
         self._pieces = 0
         self._most_pieces = pieces
+        self._nesting = 0
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """Around the use of the keys that lie behind another one. :raises ProtectionError: too deep."""
+        if self._nesting == _DEPTH:
+            raise ProtectionError(f"keys lie behind keys more than {_DEPTH} deep", cause=Cause.LKEY_ACCESS)
+        self._nesting += 1
+        try:
+            yield
+        finally:
+            self._nesting -= 1
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._table)
 
     def add(
         self,
         pd: ProtectionDomain,
         access: Access,
         address: int,
-        pages: PageList,
+        pages: Memory,
         kind: MemoryKind,
         atomic_capable: bool,
         variant: int | None = None,
@@ -114,12 +134,7 @@ class MemoryKeys:
 
         :raises NicError: NO_RESOURCE.
         """
-        if self._pieces + pages.pieces > self._most_pieces:
-            raise NicError(
-                ErrorKind.NO_RESOURCE,
-                f"{pages.pieces} separate runs of memory on top of {self._pieces}, at most "
-                f"{self._most_pieces}; deregister regions, or use larger pages",
-            )
+        self._check_pieces(pages.pieces)
         index = self._table.reserve()
         if index >= len(self._variants):
             self._variants.frombytes(bytes(2 * (index + _GROWTH - len(self._variants))))
@@ -155,7 +170,60 @@ class MemoryKeys:
                 f"rkey {key:#x} is not for peers to invalidate; register the memory with that flag",
                 cause=Cause.RKEY_ACCESS,
             )
-        del self._by_key[key]
+        self.disable(region)
+
+    def disable(self, region: MemoryRegion) -> None:
+        """Take a region's key out of use until :meth:`replace` gives it one again."""
+        region.enabled = False
+        self._by_key.pop(region.key, None)
+
+    def replace(
+        self,
+        region: MemoryRegion,
+        *,
+        variant: int,
+        pd: ProtectionDomain,
+        access: Access,
+        address: int,
+        pages: Memory,
+        atomic_capable: bool,
+        invalidatable: bool,
+        enabled: bool,
+    ) -> None:
+        """Make a region another one under the same index.
+
+        :raises NicError: BUSY, a ring lives in it; NO_RESOURCE, too many pieces. Nothing changed then.
+        """
+        if region.pins:
+            raise NicError(ErrorKind.BUSY, f"key {region.key:#x} holds {region.pins} rings", "key")
+        self._check_pieces(pages.pieces - region.pages.pieces)
+        self._by_key.pop(region.key, None)
+        del region.pd.regions[region.key]
+        self._pieces += pages.pieces - region.pages.pieces
+        region.key = region.key & ~0xFF | variant
+        self._variants[region.key >> 8] = variant + 1
+        region.pd = pd
+        region.access = access
+        region.rights = int(access)
+        region.address = address
+        region.pages = pages
+        region.length = pages.length
+        region.end = address + pages.length
+        region.atomic_capable = atomic_capable
+        region.invalidatable = invalidatable
+        region.enabled = enabled
+        pd.regions[region.key] = region
+        if enabled:
+            self._by_key[region.key] = region
+
+    def _check_pieces(self, more: int) -> None:
+        """:raises NicError: NO_RESOURCE, ``more`` runs of memory are too many."""
+        if self._pieces + more > self._most_pieces:
+            raise NicError(
+                ErrorKind.NO_RESOURCE,
+                f"{more} separate runs of memory on top of {self._pieces}, at most "
+                f"{self._most_pieces}; deregister regions, or use larger pages",
+            )
 
     def get(self, key: int, field: str) -> MemoryRegion:
         """The region of a command's parameter. :raises NicError: BAD_OBJECT with the reason."""
@@ -236,7 +304,7 @@ class MemoryKeys:
             return f"{name} {key:#x} was never given out; use the key of REG_MR in host byte order"
         current = self._table.items.get(index)
         if current is not None and current.key == key:
-            return f"{name} {key:#x} was invalidated by a peer; register the memory anew"
+            return f"{name} {key:#x} was invalidated by a peer or is not enabled; register the memory anew"
         if current is None and key & 0xFF == last:
             return f"{name} {key:#x} was deregistered; post no work after freeing its memory"
         if current is None:

@@ -6,10 +6,33 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Protocol
 
 from emu.nic.dma import Dma
 
-__all__ = ["PageList"]
+__all__ = ["Memory", "PageList"]
+
+
+class Memory(Protocol):
+    """What lies behind a region or a ring: ``length`` bytes, wherever they are."""
+
+    length: int
+
+    @property
+    def pieces(self) -> int:
+        """Separate runs that are kept here."""
+
+    def segments(self, offset: int, length: int) -> list[tuple[int, int]]:
+        """Bus address and length of each piece of ``[offset, offset + length)``, which must be inside."""
+
+    def contiguous_at(self, offset: int, length: int) -> int | None:
+        """Bus address of ``[offset, offset + length)`` when it is and stays one piece, else None."""
+
+    def read(self, dma: Dma, offset: int, length: int) -> bytes:
+        """Read a sub-range. :raises BusError: a page is unreachable."""
+
+    def write(self, dma: Dma, offset: int, data: bytes | memoryview, *, relaxed: bool = False) -> None:
+        """Write a sub-range, lowest address first. :raises BusError: a page is unreachable."""
 
 
 class PageList:
@@ -78,7 +101,7 @@ class PageList:
         pieces = self.segments(offset, length)
         if len(pieces) == 1:
             return dma.read(*pieces[0])
-        return b"".join([dma.read(address, size) for address, size in pieces])
+        return dma.gather(pieces, length)
 
     def write(self, dma: Dma, offset: int, data: bytes | memoryview, *, relaxed: bool = False) -> None:
         """Write a sub-range, lowest address first; ``relaxed`` as of :meth:`Dma.write`.
@@ -88,8 +111,8 @@ class PageList:
         if self.base is not None:
             dma.write(self.base + offset, data, relaxed=relaxed)
             return
-        view = memoryview(data)
-        done = 0
-        for address, size in self.segments(offset, len(data)):
-            dma.write(address, view[done : done + size], relaxed=relaxed)
-            done += size
+        pieces = self.segments(offset, len(data))
+        if len(pieces) == 1:
+            dma.write(pieces[0][0], data, relaxed=relaxed)
+        else:
+            dma.scatter(pieces, memoryview(data), relaxed=relaxed)

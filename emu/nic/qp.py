@@ -24,7 +24,17 @@ from emu.nic.record import DbrPolicy, DoorbellRecord
 from emu.nic.ring import Ring, RingMemory
 from emu.nic.srq import SharedReceiveQueue
 from emu.nic.transitions import check_transition
-from emu.nic.work import Access, Cause, Completion, ModifyMask, QpAttributes, QpState, Status, Transport
+from emu.nic.work import (
+    Access,
+    Cause,
+    Completion,
+    ModifyMask,
+    QpAttributes,
+    QpState,
+    SendRequest,
+    Status,
+    Transport,
+)
 
 if TYPE_CHECKING:
     from emu.nic.submission import Submission
@@ -137,8 +147,8 @@ class QueuePair:
     """One queue pair.
 
     ``doorbell`` is the running index software rang last, ``fetched`` of the next slot to read, ``completed``
-    of the oldest slot not done. ``fault`` is a malformed descriptor at ``fetched`` that waits for those
-    before it to complete.
+    of the oldest slot not done. ``fault`` is a malformed descriptor at ``fetched``, ``local`` one there that is
+    for the NIC itself; either waits for those before it to complete.
     """
 
     __slots__ = (
@@ -158,6 +168,7 @@ class QueuePair:
         "fetched",
         "first_error",
         "host",
+        "local",
         "number",
         "pd",
         "phase",
@@ -204,6 +215,7 @@ class QueuePair:
         self.recovery: Timer | None = None
         self._watch: Timer | None = None
         self.fault: WqeFault | None = None
+        self.local: SendRequest | None = None
         self.first_error: FirstError | None = None
         self.fatal = False
         self.host = QpHost(platform, self, keys, submission)
@@ -384,6 +396,7 @@ class QueuePair:
         self._stop_timers()
         self.doorbell = self.fetched = self.completed = self.start_index
         self.fault = None
+        self.local = None
         self.first_error = None
         self.fatal = False
         self._failing = False

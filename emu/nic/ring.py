@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from emu.nic.dma import Dma
 from emu.nic.mr import MemoryRegion
-from emu.nic.pages import PageList
+from emu.nic.pages import Memory
 
 __all__ = ["Ring", "RingMemory"]
 
@@ -19,7 +19,7 @@ class RingMemory:
     ``offset`` bytes into ``pages``; ``region`` is pinned while the ring exists (None: no region).
     """
 
-    pages: PageList
+    pages: Memory
     offset: int
     region: MemoryRegion | None = None
 

@@ -14,12 +14,13 @@ from functools import partial
 from emu.clock import MS, NS_PER_S, US
 from emu.events import Kind
 from emu.nic.checks import Rule
+from emu.nic.engine import ProtectionError
 from emu.nic.formats import WqeFault
 from emu.nic.platform import Platform
 from emu.nic.qp import QueuePair
 from emu.nic.record import DbrPolicy, DoorbellRecord
 from emu.nic.serial import MASK, ahead
-from emu.nic.work import Cause, Completion, CompletionOpcode, QpState, Status
+from emu.nic.work import Cause, Completion, CompletionOpcode, QpState, SendRequest, Status
 from emu.pcie.bus import BusError
 
 __all__ = ["Submission"]
@@ -224,6 +225,8 @@ class Submission:
         more = engine.transmit(now, budget)
         if qp.closed:
             return False
+        if qp.local is not None:
+            self._try_local(qp, qp.local)
         # While draining no new element begins, and so none fails.
         if qp.fault is not None and qp.state is not QpState.SQD:
             self._settle(qp, qp.fault)
@@ -235,7 +238,7 @@ class Submission:
     @staticmethod
     def _may_fetch(qp: QueuePair) -> bool:
         if qp.state is QpState.RTS:
-            return qp.fault is None and (qp.fetched - qp.completed) & MASK < LOOKAHEAD
+            return qp.fault is None and qp.local is None and (qp.fetched - qp.completed) & MASK < LOOKAHEAD
         return qp.state in _FLUSHING
 
     def _fetch(self, qp: QueuePair) -> None:
@@ -277,10 +280,49 @@ class Submission:
                     self._refuse(qp, request)
                     return
                 self._flush(qp, request.index, request.slots)
+            elif request.local is not None and qp.state not in _FLUSHING:
+                if not self._try_local(qp, request):
+                    return
             else:
                 qp.fetched = (request.index + request.slots) & MASK
                 platform.counters.wqes += 1
                 engine.post(request)
+
+    def _try_local(self, qp: QueuePair, request: SendRequest) -> bool:
+        """Carry out an element of the NIC's own when its turn has come. False: not now, or it failed."""
+        qp.local = None
+        if qp.state is not QpState.RTS or qp.completed != request.index:
+            # In error the slot is read again, and flushed like its neighbours.
+            qp.local = None if qp.state in _FLUSHING else request
+            return False
+        assert request.local is not None
+        qp.fetched = qp.completed = (request.index + request.slots) & MASK
+        self._platform.counters.wqes += 1
+        try:
+            request.local()
+        except ProtectionError as error:
+            self._platform.counters.protection_errors += 1
+            self._complete_local(qp, request, Status.MW_BIND_ERR, error.cause)
+            text = f"QP {qp.number:#x}: {error.rule}"
+            self._platform.checks.report(Rule.C22_KEY, text, qpn=qp.number, index=request.index)
+            qp.refuse_work(error.rule)
+            return False
+        if request.signaled:
+            self._complete_local(qp, request, Status.SUCCESS, Cause.NONE)
+        return True
+
+    @staticmethod
+    def _complete_local(qp: QueuePair, request: SendRequest, status: Status, cause: int) -> None:
+        qp.host.complete(
+            Completion(
+                qpn=qp.number,
+                index=request.index,
+                opcode=CompletionOpcode.NOP,
+                status=status,
+                cause=cause,
+                cookie=request.cookie,
+            )
+        )
 
     def _refuse(self, qp: QueuePair, fault: WqeFault) -> None:
         """Stop in front of a bad descriptor until the ones before it are complete."""

@@ -8,6 +8,7 @@ A personality decodes its descriptors into :class:`SendRequest` and :class:`Rece
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from emu.nic.atomics import AtomicMasks
@@ -79,6 +80,7 @@ class Status(enum.IntEnum):
     LOC_QP_OP_ERR = 2
     LOC_PROT_ERR = 4
     WR_FLUSH_ERR = 5
+    MW_BIND_ERR = 6
     BAD_RESP_ERR = 7
     LOC_ACCESS_ERR = 8
     REM_INV_REQ_ERR = 9
@@ -192,7 +194,8 @@ class SendRequest:
     ``masks`` of an atomic say which of their bits count; None for all.
     ``rkey`` of SEND_INV is the key to invalidate at the peer.
     ``handle``, ``dest_qpn`` and ``qkey`` are for datagrams only. ``cookie`` is the personality's own, handed
-    back in the completion.
+    back in the completion. ``local`` is what the NIC does itself, such as changing a memory key, once every
+    element before this one is complete: no engine sees such an element. It may raise ProtectionError.
     """
 
     index: int
@@ -214,6 +217,7 @@ class SendRequest:
     handle: AddressHandle | None = None
     dest_qpn: int = 0
     qkey: int = 0
+    local: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)

@@ -378,6 +378,7 @@ enum vrnic_wc_status {
 	VRNIC_WC_LOC_QP_OP_ERR = 2,
 	VRNIC_WC_LOC_PROT_ERR = 4,
 	VRNIC_WC_WR_FLUSH_ERR = 5,
+	VRNIC_WC_MW_BIND_ERR = 6,
 	VRNIC_WC_BAD_RESP_ERR = 7,
 	VRNIC_WC_LOC_ACCESS_ERR = 8,
 	VRNIC_WC_REM_INV_REQ_ERR = 9,
@@ -1492,6 +1493,8 @@ static inline const char *vrnic_wc_status_name(__u32 value)
 		return "LOC_PROT_ERR";
 	case VRNIC_WC_WR_FLUSH_ERR:
 		return "WR_FLUSH_ERR";
+	case VRNIC_WC_MW_BIND_ERR:
+		return "MW_BIND_ERR";
 	case VRNIC_WC_BAD_RESP_ERR:
 		return "BAD_RESP_ERR";
 	case VRNIC_WC_LOC_ACCESS_ERR:

@@ -186,7 +186,7 @@ class Rig:
     @staticmethod
     def address(memory: RingMemory) -> int:
         """Bus address of its first byte."""
-        assert memory.pages.base is not None
+        assert isinstance(memory.pages, PageList) and memory.pages.base is not None
         return memory.pages.base + memory.offset
 
     def create_cq(self, log_size: int = 8) -> tuple[CompletionQueue, int]:
