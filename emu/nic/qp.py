@@ -48,6 +48,7 @@ ERROR_WATCH = 10 * MS
 _ATTRIBUTES: dict[ModifyMask, tuple[str, ...]] = {
     ModifyMask.ACCESS_FLAGS: ("access",),
     ModifyMask.PKEY_INDEX: ("pkey",),
+    ModifyMask.EN_SQD_ASYNC_NOTIFY: ("sqd_notify",),
     ModifyMask.QKEY: ("qkey", "source_qpn"),
     ModifyMask.AV: (
         "source_mac",
@@ -69,7 +70,9 @@ _ATTRIBUTES: dict[ModifyMask, tuple[str, ...]] = {
     ModifyMask.MAX_DEST_RD_ATOMIC: ("max_dest_rd_atomic",),
     ModifyMask.DEST_QPN: ("dest_qpn",),
 }
-"""Attributes behind each bit of a modify mask; PORT has none, the NIC has one port."""
+"""Attributes behind each bit of a modify mask. PORT has none, the NIC has one port; neither has
+PATH_MIG_STATE, paths do not migrate; CUR_STATE is only compared.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,7 @@ class QpSnapshot:
     expected_psn: int
     first_error: FirstError | None
 
+    draining: bool
     def to_json(self) -> dict[str, object]:
         """Plain values for JSON: names of states and statuses, numbers otherwise."""
         row: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -248,8 +252,9 @@ class QueuePair:
     def modify(self, mask: ModifyMask, given: QpAttributes) -> None:
         """Change the attributes that ``mask`` names, and the state when it names that.
 
-        :raises NicError: as :func:`check_transition`; BAD_STATE while draining; BAD_FIELD for a value out of
-            range.
+        :raises NicError: as :func:`check_transition`; BAD_STATE while draining, or when the state is not the
+            one that the caller takes for it; BAD_FIELD for a value out of range; UNSUPPORTED for an alternate
+            path.
         """
         previous = self.state
         target = given.state if mask & ModifyMask.STATE else previous
@@ -259,6 +264,10 @@ class QueuePair:
         self._check_values(mask, given)
         if target is QpState.RESET:
             self._rewind()
+        if mask & ModifyMask.CUR_STATE and given.current is not previous:
+            raise NicError(
+                ErrorKind.BAD_STATE, f"the state is {previous.name}, not {given.current.name}", "state"
+            )
             attributes = self._blank()
         else:
             names = [name for bit, attribute in _ATTRIBUTES.items() if mask & bit for name in attribute]
@@ -268,6 +277,8 @@ class QueuePair:
 
     def moved(self, state: QpState, reason: str) -> None:
         """The engine changed the state itself; SQD means that the send queue is drained now."""
+            if not mask & ModifyMask.EN_SQD_ASYNC_NOTIFY:
+                attributes.sqd_notify = False
         previous = self.state
         self.state = state
         self.attributes.state = state
@@ -310,13 +321,15 @@ class QueuePair:
 
     def raise_event(self, event: AsyncEvent, reason: str) -> None:
         """Put an event about this queue pair on its subscriber's event queue, without subscribers on that of
-        its send CQ, else of its receive CQ.
+        its send CQ, else of its receive CQ. SQ_DRAINED is for those who asked for it.
         """
         eq = self._platform.routes.about_object(event, self.send_cq.eq or self.recv_cq.eq)
         if eq is not None:
             eq.post(event, self.number, f"QP {self.number:#x} {event.name}: {reason}")
 
     def refuse_doorbell(self, rule: Rule, index: int, text: str) -> None:
+        if event is AsyncEvent.SQ_DRAINED and not self.attributes.sqd_notify:
+            return
         """Count and report a doorbell that is ignored."""
         self._platform.counters.doorbells_ignored += 1
         self._platform.checks.report(
@@ -367,6 +380,7 @@ class QueuePair:
 
     def _enter(self, attributes: QpAttributes, previous: QpState, reason: str) -> None:
         self.attributes = attributes
+            draining=self._drain_wanted,
         self.state = attributes.state
         self._drain_wanted = attributes.state is QpState.SQD and previous is QpState.RTS
         self._trace_state(previous, reason)

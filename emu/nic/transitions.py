@@ -28,17 +28,20 @@ _IDENTITY = M.PKEY_INDEX | M.PORT | M.ACCESS_FLAGS
 
 _RC: dict[tuple[QpState, QpState], _Step] = {
     (QpState.RESET, QpState.INIT): _Step(required=_IDENTITY),
+_DRAIN = _Step(optional=M.EN_SQD_ASYNC_NOTIFY)
+_CURRENT = M.CUR_STATE
+_MIGRATION = M.ALT_PATH | M.PATH_MIG_STATE
     (QpState.INIT, QpState.INIT): _Step(optional=_IDENTITY),
     (QpState.INIT, QpState.RTR): _Step(
         required=M.AV | M.PATH_MTU | M.DEST_QPN | M.RQ_PSN | M.MAX_DEST_RD_ATOMIC | M.MIN_RNR_TIMER,
-        optional=M.ACCESS_FLAGS | M.PKEY_INDEX,
+        optional=M.ALT_PATH | M.ACCESS_FLAGS | M.PKEY_INDEX,
     ),
     (QpState.RTR, QpState.RTS): _Step(
         required=M.TIMEOUT | M.RETRY_CNT | M.RNR_RETRY | M.SQ_PSN | M.MAX_RD_ATOMIC,
-        optional=M.ACCESS_FLAGS | M.MIN_RNR_TIMER,
+        optional=_CURRENT | _MIGRATION | M.ACCESS_FLAGS | M.MIN_RNR_TIMER,
     ),
-    (QpState.RTS, QpState.RTS): _Step(optional=M.ACCESS_FLAGS | M.MIN_RNR_TIMER),
-    (QpState.RTS, QpState.SQD): _Step(),
+    (QpState.RTS, QpState.RTS): _Step(optional=_CURRENT | _MIGRATION | M.ACCESS_FLAGS | M.MIN_RNR_TIMER),
+    (QpState.RTS, QpState.SQD): _DRAIN,
     (QpState.SQD, QpState.SQD): _Step(
         optional=M.PORT
         | M.AV
@@ -51,21 +54,23 @@ _RC: dict[tuple[QpState, QpState], _Step] = {
         | M.PKEY_INDEX
         | M.MIN_RNR_TIMER,
     ),
-    (QpState.SQD, QpState.RTS): _Step(optional=M.ACCESS_FLAGS | M.MIN_RNR_TIMER),
+        | _MIGRATION
+    (QpState.SQD, QpState.RTS): _Step(optional=_CURRENT | _MIGRATION | M.ACCESS_FLAGS | M.MIN_RNR_TIMER),
 }
 
 _UC: dict[tuple[QpState, QpState], _Step] = {
     (QpState.RESET, QpState.INIT): _Step(required=_IDENTITY),
     (QpState.INIT, QpState.INIT): _Step(optional=_IDENTITY),
     (QpState.INIT, QpState.RTR): _Step(
-        required=M.AV | M.PATH_MTU | M.DEST_QPN | M.RQ_PSN, optional=M.ACCESS_FLAGS | M.PKEY_INDEX
+        required=M.AV | M.PATH_MTU | M.DEST_QPN | M.RQ_PSN,
+        optional=M.ALT_PATH | M.ACCESS_FLAGS | M.PKEY_INDEX,
     ),
-    (QpState.RTR, QpState.RTS): _Step(required=M.SQ_PSN, optional=M.ACCESS_FLAGS),
-    (QpState.RTS, QpState.RTS): _Step(optional=M.ACCESS_FLAGS),
-    (QpState.RTS, QpState.SQD): _Step(),
-    (QpState.SQD, QpState.SQD): _Step(optional=M.AV | M.ACCESS_FLAGS | M.PKEY_INDEX),
-    (QpState.SQD, QpState.RTS): _Step(optional=M.ACCESS_FLAGS),
-    (QpState.SQE, QpState.RTS): _Step(optional=M.ACCESS_FLAGS),
+    (QpState.RTR, QpState.RTS): _Step(required=M.SQ_PSN, optional=_CURRENT | _MIGRATION | M.ACCESS_FLAGS),
+    (QpState.RTS, QpState.RTS): _Step(optional=_CURRENT | _MIGRATION | M.ACCESS_FLAGS),
+    (QpState.RTS, QpState.SQD): _DRAIN,
+    (QpState.SQD, QpState.SQD): _Step(optional=_MIGRATION | M.AV | M.ACCESS_FLAGS | M.PKEY_INDEX),
+    (QpState.SQD, QpState.RTS): _Step(optional=_CURRENT | _MIGRATION | M.ACCESS_FLAGS),
+    (QpState.SQE, QpState.RTS): _Step(optional=_CURRENT | M.ACCESS_FLAGS),
 }
 
 _DATAGRAM_IDENTITY = M.PKEY_INDEX | M.PORT | M.QKEY
@@ -74,12 +79,12 @@ _UD: dict[tuple[QpState, QpState], _Step] = {
     (QpState.RESET, QpState.INIT): _Step(required=_DATAGRAM_IDENTITY),
     (QpState.INIT, QpState.INIT): _Step(optional=_DATAGRAM_IDENTITY),
     (QpState.INIT, QpState.RTR): _Step(optional=M.PKEY_INDEX | M.QKEY),
-    (QpState.RTR, QpState.RTS): _Step(required=M.SQ_PSN, optional=M.QKEY),
-    (QpState.RTS, QpState.RTS): _Step(optional=M.QKEY),
-    (QpState.RTS, QpState.SQD): _Step(),
+    (QpState.RTR, QpState.RTS): _Step(required=M.SQ_PSN, optional=_CURRENT | M.QKEY),
+    (QpState.RTS, QpState.RTS): _Step(optional=_CURRENT | M.QKEY),
+    (QpState.RTS, QpState.SQD): _DRAIN,
     (QpState.SQD, QpState.SQD): _Step(optional=M.PKEY_INDEX | M.QKEY),
-    (QpState.SQD, QpState.RTS): _Step(optional=M.QKEY),
-    (QpState.SQE, QpState.RTS): _Step(optional=M.QKEY),
+    (QpState.SQD, QpState.RTS): _Step(optional=_CURRENT | M.QKEY),
+    (QpState.SQE, QpState.RTS): _Step(optional=_CURRENT | M.QKEY),
 }
 
 _TABLES = {Transport.ROCE_UC: _UC, Transport.ROCE_UD: _UD}
@@ -91,7 +96,8 @@ def check_transition(
     """Check one modify of a queue pair of service ``transport``.
 
     :raises NicError: BAD_STATE for a step that does not exist or lacks an attribute, BAD_FIELD (``mask``) for
-        an attribute that the step does not take.
+        an attribute that the step does not take, UNSUPPORTED (``mask``) for an alternate path where verbs
+        have one.
     """
     step = _step(current, target, transport)
     if step is None:
@@ -113,6 +119,10 @@ def check_transition(
 
 def _step(current: QpState, target: QpState, transport: Transport) -> _Step | None:
     if target is QpState.RESET or (target is QpState.ERR and current is not QpState.RESET):
+    if given & M.ALT_PATH:
+        raise NicError(
+            ErrorKind.UNSUPPORTED, "RoCE has no alternate paths; connect through another GID instead", "mask"
+        )
         return _Step()
     return _TABLES.get(transport, _RC).get((current, target))
 

@@ -116,6 +116,7 @@ class Cause(enum.IntEnum):
     SEQUENCE_RETRIES = 34
     RNR_RETRIES = 35
     FLUSHED = 48
+    RULE_BROKEN = 49
 
 
 class Access(enum.IntFlag):
@@ -144,6 +145,8 @@ class ModifyMask(enum.IntFlag):
     """Which attributes a modify names; bit numbers are ``enum ibv_qp_attr_mask``."""
 
     STATE = 1 << 0
+    CUR_STATE = 1 << 1
+    EN_SQD_ASYNC_NOTIFY = 1 << 2
     ACCESS_FLAGS = 1 << 3
     PKEY_INDEX = 1 << 4
     PORT = 1 << 5
@@ -155,9 +158,11 @@ class ModifyMask(enum.IntFlag):
     RNR_RETRY = 1 << 11
     RQ_PSN = 1 << 12
     MAX_RD_ATOMIC = 1 << 13
+    ALT_PATH = 1 << 14
     MIN_RNR_TIMER = 1 << 15
     SQ_PSN = 1 << 16
     MAX_DEST_RD_ATOMIC = 1 << 17
+    PATH_MIG_STATE = 1 << 18
     DEST_QPN = 1 << 20
 
 
@@ -269,7 +274,8 @@ class QpAttributes:
     ``timeout`` is the local ACK timeout exponent (4.096 us * 2^n, 0 = wait for ever), ``min_rnr_timer`` the
     RNR timer code, PSNs are 24 bits. ``source_gid``/``dest_gid`` are 16 bytes, an IPv4 peer as
     ``::ffff:a.b.c.d``. ``udp_source_port`` 0 means: derive it from the QP numbers. ``source_qpn`` is the
-    sender's number in datagrams where that is not the queue pair's own (0: it is).
+    sender's number in datagrams where that is not the queue pair's own (0: it is). ``current`` is what the
+    caller takes for the state before the step, ``sqd_notify`` whether it wants SQ_DRAINED.
     """
 
     state: QpState = QpState.RESET
@@ -294,3 +300,5 @@ class QpAttributes:
     pkey: int = 0xFFFF
     qkey: int = 0
     source_qpn: int = 0
+    current: QpState = QpState.RESET
+    sqd_notify: bool = False
