@@ -53,6 +53,7 @@ class Capture:
     :param ports: NIC functions whose interfaces come first, in this order; others are added when they first
     appear.
     :param kinds: event kinds to record.
+    :param notes: sentences about the run, put into the file's comment.
     :param max_octets: stop once the file has this many bytes (it may be a few hundred KiB longer).
     :raises OSError: the file cannot be created; the message is the operating system's.
 
@@ -71,6 +72,7 @@ class Capture:
         kinds: Iterable[Kind] = tuple(Kind),
         flush_ns: int = FLUSH_NS,
         max_octets: int | None = None,
+        notes: Iterable[str] = (),
     ) -> None:
         self.path = os.fspath(path)
         self.stopped = ""
@@ -83,7 +85,7 @@ class Capture:
         self._closed = False
         self._timer: Timer | None = None
         self._lost = 0
-        self._writer = PcapngWriter(path, application=f"vrnic {emu.__version__}", comment=_COMMENT)
+        self._writer = PcapngWriter(path, application=f"vrnic {emu.__version__}", comment=" ".join((_COMMENT, *notes)))
         self._events = self._writer.add_interface(
             LinkType.USER0,
             EVENTS_INTERFACE,

@@ -81,7 +81,7 @@ class NicChaos:
                 profile.doorbells or Doorbells(),
                 self._scheduler,
                 self._rng("registers"),
-                before_read=self._push,
+                before_read=self.push,
                 note=self._note,
             )
         front = self._registers.front(handler, queue_of)
@@ -122,7 +122,8 @@ class NicChaos:
 
         self._scheduler.call_at(self._scheduler.now() + delay, now)
 
-    def _push(self) -> None:
+    def push(self) -> None:
+        """Let everything the function wrote arrive, as the answer to a register read does."""
         if self._posted is not None:
             self._posted.flush()
 

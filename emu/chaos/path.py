@@ -112,8 +112,7 @@ class UnrulyPort:
         every = self._settings.pause_every_ns
         if not every:
             return 0
-        phase = self._scheduler.now() % every
-        return every - phase if phase >= every - self._settings.pause_ns else 0
+        return max(0, self._settings.pause_ns - self._scheduler.now() % every)
 
     def _resume(self) -> None:
         self._resuming = False

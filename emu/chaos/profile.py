@@ -39,7 +39,7 @@ class Doorbells:
 class Path:
     """On the way from the network to the NIC. Probabilities that a frame is lost, that it comes twice, that
     it comes up to ``late_ns`` late (and so behind others), that an acknowledgement is lost. Of every
-    ``pause_every_ns`` the NIC takes no frame for the last ``pause_ns``: its peers see a slow receiver.
+    ``pause_every_ns`` the NIC takes no frame for the first ``pause_ns``: its peers see a slow receiver.
     """
 
     lose: float = 0.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emu.cli.output import JsonFlag, console, guarded, print_json, print_table
-from emu.cli.serve import read_lab
+from emu.cli.serve import ChaosOption, read_lab
 
 if TYPE_CHECKING:
     from emu.lab.runner import LabRunner
@@ -35,6 +35,7 @@ def run(
     no_capture: Annotated[bool, typer.Option("--no-capture", help="Write no capture.")] = False,
     loss: Annotated[float | None, typer.Option("--loss", min=0, max=0.99, help="Loss per link.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of random decisions.")] = None,
+    chaos: ChaosOption = None,
     accelerator: Annotated[str, typer.Option("--accel", help="auto, tcg or kvm.")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the QEMU lines instead.")] = False,
     as_json: JsonFlag = False,
@@ -50,7 +51,7 @@ def run(
     from emu.lab.installation import Installation
     from emu.lab.runner import LabRunner, qemu_command
 
-    lab = read_lab(file, 2, loss, seed)
+    lab = read_lab(file, 2, loss, seed, chaos)
     steps = [_step(text, {node.name for node in lab.nodes}) for text in command or []]
     directory = lab_directory(lab.name)
     installation = Installation.require(accelerator)

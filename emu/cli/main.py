@@ -12,6 +12,7 @@ import emu
 from emu.cli import (
     bench,
     boot,
+    chaos,
     compare,
     demo,
     doctor,
@@ -49,6 +50,7 @@ app.add_typer(pcap.app, name="pcap")
 app.add_typer(wireshark.app, name="wireshark")
 app.add_typer(bench.app, name="bench")
 app.add_typer(compare.app, name="compare")
+app.add_typer(chaos.app, name="chaos")
 
 
 def _version(value: bool) -> None:

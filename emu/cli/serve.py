@@ -15,10 +15,16 @@ from emu.control.locate import CONTROL_SOCKET, lab_directory
 from emu.lab.file import load_lab
 from emu.lab.topology import Lab, default_lab
 
-__all__ = ["serve"]
+__all__ = ["ChaosOption", "read_lab", "serve"]
+
+ChaosOption = Annotated[
+    str | None, typer.Option("--chaos", help="Chaos profile; `vrnic chaos list` shows them.")
+]
 
 
-def read_lab(file: Path | None, nodes: int, loss: float | None, seed: int | None) -> Lab:
+def read_lab(
+    file: Path | None, nodes: int, loss: float | None, seed: int | None, chaos: str | None = None
+) -> Lab:
     """The lab of ``file``, or the default one, with the options put over it.
 
     :raises LabError: an option is out of range
@@ -30,6 +36,8 @@ def read_lab(file: Path | None, nodes: int, loss: float | None, seed: int | None
         changes["loss"] = loss
     if seed is not None:
         changes["seed"] = seed
+    if chaos is not None:
+        changes["chaos"] = chaos
     return dataclasses.replace(lab, **changes)  # type: ignore[arg-type]
 
 
@@ -48,6 +56,7 @@ def serve(
     no_capture: Annotated[bool, typer.Option("--no-capture", help="Write no capture.")] = False,
     loss: Annotated[float | None, typer.Option("--loss", min=0, max=0.99, help="Loss per link.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every random decision.")] = None,
+    chaos: ChaosOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what is served as JSON.")] = False,
 ) -> None:
     """Serve the functions of a lab on UNIX sockets until Ctrl-C.
@@ -60,7 +69,7 @@ def serve(
     """
     from emu.lab.server import LabServer
 
-    lab = read_lab(file, 2, loss, seed)
+    lab = read_lab(file, 2, loss, seed, chaos)
     folder = directory or lab_directory(name or lab.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

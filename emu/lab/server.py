@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from functools import partial
 from pathlib import Path
 
 from emu.capture.capture import Capture
+from emu.chaos import NicChaos, find_profile
 from emu.control.locate import CONTROL_SOCKET
 from emu.control.server import ControlError, ControlServer, Stream
 from emu.events import Event, EventBus, Kind
@@ -23,11 +25,13 @@ from emu.lab.devices import BUILDERS, NicDevice
 from emu.lab.links import Links
 from emu.lab.runner import network_paths, socket_path
 from emu.lab.topology import Lab
+from emu.nic.interference import NO_INTERFERENCE, Interference
 from emu.pcie.function import Function
 from emu.pcie.hierarchy import Hierarchy
 from emu.roce.packet import parse
 from emu.transport.context import Endpoint
 from emu.transport.loop import Loop
+from emu.transport.model import ResetKind
 
 __all__ = ["LabServer"]
 
@@ -54,6 +58,7 @@ class LabServer:
         self.capture: Capture | None = None
         self.nics: dict[str, NicDevice] = {}
         self.gpus: dict[str, Gpu] = {}
+        self.chaos: dict[str, NicChaos] = {}
         self.endpoints: dict[str, Endpoint] = {}
         self.networks: dict[str, DatagramDevice] = {}
         self.switch = Switch(self.loop, self.events)
@@ -64,7 +69,8 @@ class LabServer:
             # After the sockets, as it empties the file: a server that runs here already keeps its capture.
             if capture is not None:
                 ports = [nic.name for nic in lab.nics]
-                self.capture = Capture(capture, self.loop, self.events, ports=ports)
+                notes = (f"Chaos profile {lab.chaos}, seed {lab.seed}.",) if lab.chaos else ()
+                self.capture = Capture(capture, self.loop, self.events, ports=ports, notes=notes)
         except BaseException:
             self.close()
             raise
@@ -105,12 +111,18 @@ class LabServer:
                 local, remote = network_paths(self.directory, nic.name)
                 self.networks[nic.name] = DatagramDevice(port, self.loop, local, remote)
                 continue
+            interference: Interference = NO_INTERFERENCE
+            chaos: NicChaos | None = None
+            if self.lab.chaos:
+                profile = find_profile(self.lab.chaos)
+                chaos = NicChaos(profile, nic.seed, nic.name, self.loop, self.events)
+                interference, self.chaos[nic.name] = chaos, chaos
             # A `vrnic` queue pair names its transport itself.
             carrier = Carrier("roce" if nic.device == "vrnic" else self.lab.carry, nic.seed)
             device = BUILDERS[nic.device](
                 nic.name,
                 hierarchies[nic.node],
-                port=port,
+                port=port if chaos is None else chaos.port(port),
                 scheduler=self.loop,
                 events=self.events,
                 create_engine=carrier.create_engine,
@@ -118,7 +130,10 @@ class LabServer:
                 mac=nic.mac,
                 gids=nic.gids,
                 create_endpoint=carrier.create_endpoint,
+                interference=interference,
             )
+            if chaos is not None:
+                chaos.reset_with(partial(device.function.reset, ResetKind.FLR))
             self.nics[nic.name] = device
             self._serve(device.function)
         for place, gpu in enumerate(self.lab.gpus, 1):
@@ -153,6 +168,7 @@ class LabServer:
             "carry": self.lab.carry,
             "loss": self.lab.loss,
             "seed": self.lab.seed,
+            "chaos": self.lab.chaos,
             "capture": None if self.capture is None else self.capture.path,
             "functions": {
                 name: {"socket": endpoint.path, "attached": endpoint.attached}
@@ -169,6 +185,7 @@ class LabServer:
                 "ethernet": device.ethernet_counters(),
                 "link": {"up": int(self.switch.link(name).up), **links[name]},
                 "endpoint": dataclasses.asdict(self.endpoints[name].counters),
+                **({"chaos": {"acts": self.chaos[name].acts}} if name in self.chaos else {}),
             }
             for name, device in self.nics.items()
         }

@@ -15,6 +15,7 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 
+from emu.chaos import find_profile
 from emu.control.locate import LAB_NAME, LAB_NAME_RULE
 
 __all__ = [
@@ -195,6 +196,7 @@ class Lab:
     probability of an error that a link corrects, for its counters. ``delay_us`` is a link's one-way delay in
     microseconds, ``seed`` what every random decision of the lab derives from, ``transport`` what the traffic
     of `vrnic` NICs uses, ``carry`` what the reliable connections of mlx5-compatible ones are on the wire.
+    ``chaos`` names the profile of :mod:`emu.chaos` that NICs are under, "" for none.
 
     :raises LabError: from the constructor, for anything that contradicts these rules.
     """
@@ -210,6 +212,7 @@ class Lab:
     llr: bool = False
     symbol_errors: float = 0.0
     carry: str = "roce"
+    chaos: str = ""
     nics: tuple[NicFunction, ...] = field(init=False, repr=False, compare=False)
     gpus: tuple[GpuFunction, ...] = field(init=False, repr=False, compare=False)
 
@@ -220,6 +223,11 @@ class Lab:
         if self.carry not in CARRIES:
             known = ", ".join(CARRIES)
             raise LabError(f"cannot carry connections on {self.carry!r} (known: {known})", ("carry",))
+        if self.chaos:
+            try:
+                find_profile(self.chaos)
+            except ValueError as error:
+                raise LabError(str(error), ("chaos",)) from error
         for name in _PROBABILITIES:
             _check_probability(name, getattr(self, name), (name,))
         _check_delay(self.delay_us, ("delay_us",))

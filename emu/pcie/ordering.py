@@ -36,6 +36,7 @@ _LIMIT = 4096
 class _Posted:
     """One write (``pieces`` of address and bytes, in the order they are to appear) or message."""
 
+    due: int
     start: int
     end: int
     relaxed: bool
@@ -48,7 +49,7 @@ class PostedWrites:
 
     Implements :class:`emu.pcie.bus.Bus` and :class:`emu.pcie.bus.Interrupts` between a function and its own.
 
-    :param hold_ns: longest time until the next write is let go, in nanoseconds
+    :param hold_ns: longest time that a write waits, in nanoseconds
     :param tear: whether the 8-byte words of one write may be seen one by one
     :param rng: where every decision comes from
     :param note: told, for people, what was done out of the usual order
@@ -86,6 +87,10 @@ class PostedWrites:
         self.flush()
         return self._bus.read(address, length)
 
+    def peek(self, address: int, length: int) -> bytes:
+        """What is in memory now, without pushing what waits: for those who look on."""
+        return self._bus.read(address, length)
+
     def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
         """As :meth:`Bus.view`, behind everything written before. What is stored through it does not wait."""
         self.flush()
@@ -101,15 +106,14 @@ class PostedWrites:
 
     def trigger(self, vector: int) -> None:
         """Post an MSI-X message."""
-        self._waiting.append(_Posted(0, 0, False, vector=vector))
+        self._waiting.append(_Posted(self._until(), 0, 0, False, vector=vector))
         self._arm()
 
     def flush(self) -> None:
         """Let everything go, in the order it was posted."""
         waiting, self._waiting = self._waiting, []
         for posted in waiting:
-            while posted.pieces or posted.vector is not None:
-                self._step(posted)
+            self._finish(posted)
 
     def clear(self) -> None:
         """Forget what waits: the function was reset."""
@@ -127,23 +131,29 @@ class PostedWrites:
         pieces = _words(address, bytes(data)) if self._tear else [(address, bytes(data))]
         if relaxed:
             self._rng.shuffle(pieces)
-        self._waiting.append(_Posted(address, address + length, relaxed, pieces))
+        self._waiting.append(_Posted(self._until(), address, address + length, relaxed, pieces))
         if len(self._waiting) > _LIMIT:
             self.flush()
         self._arm()
 
+    def _until(self) -> int:
+        return self._scheduler.now() + self._hold_ns
+
     def _arm(self) -> None:
-        if not self._due:
+        if self._waiting and not self._due:
             self._due = True
             when = self._scheduler.now() + self._rng.randint(0, self._hold_ns)
-            self._scheduler.call_at(when, self._release)
+            self._scheduler.call_at(min(when, self._waiting[0].due), self._release)
 
     def _release(self) -> None:
-        """Some steps, each of a write that may be next."""
+        """What has waited long enough, and some steps more, each of a write that may be next."""
         self._due = False
+        now = self._scheduler.now()
+        while self._waiting and self._waiting[0].due <= now:
+            self._finish(self._waiting.pop(0))
         for _ in range(self._rng.randint(1, 8)):
             if not self._waiting:
-                return
+                break
             place = self._rng.choice(self._eligible())
             posted = self._waiting[place]
             if place:
@@ -151,20 +161,14 @@ class PostedWrites:
                 self._note(
                     f"write at {posted.start:#x} overtakes {place} posted before it (relaxed ordering)"
                 )
-            whole = len(posted.pieces)
-            self._step(posted)
-            if posted.pieces:
-                if whole > 1 and self._rng.random() < 0.5:
-                    self.torn += 1
-                    self._note(
-                        f"write at {posted.start:#x} is visible in part, {len(posted.pieces)} words to go"
-                    )
-                    break
-                while posted.pieces:
+            if len(posted.pieces) > 1 and self._rng.random() < 0.5:
+                for _ in range(self._rng.randrange(1, len(posted.pieces))):
                     self._step(posted)
-            del self._waiting[place]
-        if self._waiting:
-            self._arm()
+                self.torn += 1
+                self._note(f"write at {posted.start:#x} is visible but for {len(posted.pieces)} pieces")
+                break
+            self._finish(self._waiting.pop(place))
+        self._arm()
 
     def _eligible(self) -> list[int]:
         """Places in the queue of what may arrive next: the first, and relaxed writes that touch nothing
@@ -178,6 +182,10 @@ class PostedWrites:
             ):
                 places.append(place)
         return places
+
+    def _finish(self, posted: _Posted) -> None:
+        while posted.pieces or posted.vector is not None:
+            self._step(posted)
 
     def _step(self, posted: _Posted) -> None:
         if posted.vector is not None:

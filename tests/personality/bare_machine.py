@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from emu.chaos import NicChaos, Profile
 from emu.clock import VirtualScheduler
 from emu.events import EventBus
 from emu.fabric.port import Port
 from emu.nic.device import Nic
 from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
+from emu.nic.interference import NO_INTERFERENCE, Interference
 from emu.nic.limits import NicLimits
 from emu.personality.vrnic.admin import AdminQueue
-from emu.personality.vrnic.doorbells import Doorbells
+from emu.personality.vrnic.doorbells import Doorbells, doorbell_queue
 from emu.personality.vrnic.formats import vrnic_formats
 from emu.personality.vrnic.registers import NicRegisters
 from tests.nic.fakes import CountingInterrupts, Engines, MemoryBus, Recorder, RecordingPort, fake_parse
@@ -39,6 +41,8 @@ class BareMachine:
         create_engine: EngineFactory | None = None,
         parse: PacketParser = fake_parse,
         create_endpoint: EndpointFactory | None = None,
+        chaos: Profile | None = None,
+        seed: int = 0,
     ) -> None:
         self.ram_base = ram_base
         self.ram_size = ram_size
@@ -51,27 +55,39 @@ class BareMachine:
         self.event_bus = EventBus()
         self.events = Recorder(self.event_bus)
         limits = limits or NicLimits()
+        self.chaos: NicChaos | None = None
+        interference: Interference = NO_INTERFERENCE
+        port = port or self.port
+        if chaos is not None:
+            interference = self.chaos = NicChaos(
+                chaos, seed, f"node0.nic{mac.hex()}", self.clock, self.event_bus
+            )
+            port = self.chaos.port(port)
+            self.chaos.reset_with(self.reset)
+        bus, interrupts = interference.upstream(self.bus, self.interrupts)
         self.nic = Nic(
             "node0.nic0",
-            bus=self.bus,
-            interrupts=self.interrupts,
-            port=port or self.port,
+            bus=bus,
+            interrupts=interrupts,
+            port=port,
             scheduler=self.clock,
             events=self.event_bus,
-            formats=vrnic_formats(limits),
+            formats=interference.formats(vrnic_formats(limits)),
             create_engine=create_engine or self.engines.create,
             parse=parse,
             create_endpoint=create_endpoint,
             mac=mac,
             gids=(gid,),
-            limits=limits,
+            limits=interference.limits(limits),
         )
-        self.admin = AdminQueue(self.nic, self.interrupts)
+        self.admin = AdminQueue(self.nic, interrupts)
         self.registers = NicRegisters(self.nic, self.admin, self.reset, PAGES)
-        self.doorbells = Doorbells(self.nic)
+        self.doorbells = interference.registers(Doorbells(self.nic), doorbell_queue)
 
     def reset(self) -> None:
         """What CONTROL.RESET does."""
+        if self.chaos is not None:
+            self.chaos.clear()
         self.admin.clear()
         self.nic.reset("CONTROL.RESET")
 
@@ -96,5 +112,7 @@ class BareMachine:
         self.ram[address - self.ram_base : address - self.ram_base + len(data)] = data
 
     def settle(self) -> None:
-        """Run what is due now."""
+        """Run what is due now; a driver that waits for a command also reads a register."""
         self.clock.run(until=self.clock.now())
+        if self.chaos is not None:
+            self.chaos.push()

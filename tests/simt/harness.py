@@ -22,12 +22,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from emu.chaos import Profile
 from emu.clock import MS, US, VirtualScheduler
 from emu.events import Event, EventBus, Kind
 from emu.fabric.switch import Switch
 from emu.nic.checks import Rule
 from emu.nic.work import Cause, QpState, Status
-from emu.personality.vrnic.contract.codes import AdminOpcode
+from emu.personality.vrnic.contract.codes import AdminOpcode, MrFlags
 from emu.personality.vrnic.contract.commands import NO_EQ, NO_RECEIVE_RING
 from emu.personality.vrnic.contract.identity import DOORBELL_PAGE_SIZE
 from emu.roce import create_engine, parse
@@ -42,6 +43,7 @@ LINK_DELAY = 1500
 """Nanoseconds. Not 0, so that nothing completes before the submitter lets time pass."""
 PATIENCE = 30.0
 """Seconds a rank may compute between two requests."""
+SYNC_DELAY = 1 * MS
 IDLE_ROUNDS = 24
 """Idle requests in a row, of each rank, before time jumps to the next timer."""
 
@@ -129,10 +131,15 @@ class Rank:
 class Harness:
     """Ranks that take turns."""
 
-    def __init__(self, argv: Sequence[str], ranks: int, seed: int, loss: float) -> None:
+    def __init__(
+        self, argv: Sequence[str], ranks: int, seed: int, loss: float, chaos: Profile | None, relaxed: bool
+    ) -> None:
         self.clock = VirtualScheduler()
         self.random = random.Random(seed)
         self.idle_rounds = 0
+        self.flags = MrFlags.CONTIGUOUS | MrFlags.ATOMIC_CAPABLE
+        if relaxed:
+            self.flags |= MrFlags.RELAXED_ORDERING
         self.device_rules: list[str] = []
         switch = Switch(self.clock, EventBus())
         self.ranks: list[Rank] = []
@@ -145,6 +152,8 @@ class Harness:
                 create_engine=create_engine,
                 parse=parse,
                 create_endpoint=partial(Fep, seed=seed),
+                chaos=chaos,
+                seed=seed,
             )
             machine.event_bus.subscribe(self._note, [Kind.CHECK])
             machine.event_bus.mask = Kind.CHECK.bit
@@ -212,7 +221,7 @@ class Harness:
         base = SHARED_BASE + sum(len(other) for other in rank.memories)
         rank.memories.append(memory)
         rank.machine.bus.pieces[base] = memory
-        return rank.driver.virtual(base), rank.driver.register(base, size), descriptor
+        return rank.driver.virtual(base), rank.driver.register(base, size, flags=self.flags), descriptor
 
     def _cq(self, rank: Rank, *texts: str) -> list[str]:
         address, key, mode, overrun, log_size = (int(text, 16) for text in texts)
@@ -275,13 +284,15 @@ class Harness:
         return []
 
     def _sync(self, rank: Rank) -> list[str]:
+        # A message by another way takes its time; what was written when it was sent is there when it arrives.
+        self.clock.run(until=self.clock.now() + SYNC_DELAY)
         rank.syncs += 1
         return []
 
     def _store(self, rank: Rank, offset: str, value: str, size: str) -> list[str]:
         address = rank.driver.ctx * DOORBELL_PAGE_SIZE + int(offset, 16)
         rank.machine.write(2, address, int(value, 16).to_bytes(int(size, 16), "little"))
-        rank.machine.settle()
+        self.clock.run(until=self.clock.now())
         return self._now()
 
     def _idle(self, rank: Rank) -> list[str]:
@@ -297,6 +308,8 @@ class Harness:
     def _query(self, rank: Rank, qpn: str) -> list[str]:
         # What is still on its way may be what tells.
         self.clock.run(until=self.clock.now() + 100 * US)
+        if int(qpn, 16) not in rank.machine.nic.qps.items:
+            return ["the NIC was reset"]
         reply = rank.driver.command(AdminOpcode.QUERY_QP, object=int(qpn, 16))
         if reply.state != QpState.ERR:
             return []
@@ -306,13 +319,31 @@ class Harness:
         return [f"first error {status.name} ({cause.name}) at index {reply.first_error_index}"]
 
 
-def run_kernel(program: Path, arguments: str, *, ranks: int = 2, seed: int = 1, loss: float = 0.0) -> Outcome:
+def run_kernel(
+    program: Path,
+    arguments: str,
+    *,
+    ranks: int = 2,
+    seed: int = 1,
+    loss: float = 0.0,
+    chaos: Profile | None = None,
+    relaxed: bool = False,
+) -> Outcome:
     """Run a kernel of ``vrnic-simt`` on ``ranks`` ranks until all have ended.
 
     :param arguments: kernel and options, without seed.
-    :param seed: of the kernel, of the order in which ranks take turns, and of loss.
+    :param seed: of the kernel, of the order in which ranks take turns, of loss and of chaos.
+    :param chaos: what all NICs are under.
+    :param relaxed: register memory with relaxed ordering.
     """
-    harness = Harness([str(program), *arguments.split(), "--seed", str(seed)], ranks, seed, loss)
+    harness = Harness(
+        [str(program), *arguments.split(), "--seed", str(seed)],
+        ranks,
+        seed,
+        loss,
+        chaos,
+        relaxed,
+    )
     try:
         harness.run()
     finally:
