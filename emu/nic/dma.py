@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from emu.events import Kind
 from emu.nic.counters import Counters
 from emu.nic.trace import Trace
-from emu.pcie.bus import Bus, BusError
+from emu.pcie.bus import Bus, BusError, PiecewiseBus
 
 __all__ = ["Dma"]
 
@@ -21,10 +23,11 @@ class Dma:
     use.
     """
 
-    __slots__ = ("_bus", "_counters", "_events", "_trace")
+    __slots__ = ("_bus", "_counters", "_events", "_piecewise", "_trace")
 
     def __init__(self, bus: Bus, counters: Counters, trace: Trace) -> None:
         self._bus = bus
+        self._piecewise = bus if isinstance(bus, PiecewiseBus) else None
         self._counters = counters
         self._trace = trace
         self._events = trace.bus
@@ -63,7 +66,61 @@ class Dma:
                 Kind.DMA_WRITE, f"write {length} bytes at {address:#x}", address=address, length=length
             )
 
+    def gather(self, pieces: Sequence[tuple[int, int]], length: int) -> bytes:
+        """Read pieces (address, length) of ``length`` bytes in all. :raises BusError: as :meth:`read`."""
+        bus = self._piecewise
+        if bus is None or self._events.mask & _READ:
+            return b"".join([self.read(address, size) for address, size in pieces])
+        try:
+            data = bus.gather(pieces)
+        except BusError as error:
+            self._failed(Kind.DMA_READ, error)
+            raise
+        self._counters.dma_read_bytes += length
+        return data
+
+    def scatter(
+        self, pieces: Sequence[tuple[int, int]], data: memoryview, *, relaxed: bool = False
+    ) -> None:
+        """Write ``data`` to pieces (address, length) in order.
+
+        :raises BusError: one is unreachable; the pieces before it are written.
+        """
+        bus = self._piecewise
+        if bus is None or relaxed or self._events.mask & _WRITE:
+            done = 0
+            for address, size in pieces:
+                self.write(address, data[done : done + size], relaxed=relaxed)
+                done += size
+            return
+        try:
+            bus.scatter(pieces, data)
+        except BusError as error:
+            self._failed(Kind.DMA_WRITE, error)
+            raise
+        self._counters.dma_write_bytes += len(data)
+
     def _failed(self, kind: Kind, error: BusError) -> None:
         self._counters.dma_errors += 1
         if self._trace.wants(kind):
             self._trace.emit(kind, f"failed: {error}", address=error.address, length=error.length)
+
+    def quiet(self) -> QuietDma:
+        """The same memory, for looking without leaving marks."""
+        return QuietDma(self._bus, self._counters, self._trace)
+
+
+class QuietDma(Dma):
+    """Reads that check: neither counted nor traced, and no push for posted writes."""
+
+    __slots__ = ("_look",)
+
+    def __init__(self, bus: Bus, counters: Counters, trace: Trace) -> None:
+        super().__init__(bus, counters, trace)
+        self._piecewise = None
+        # A bus that holds writes back would let them go for a read; it offers another way in.
+        self._look: Callable[[int, int], bytes] = getattr(bus, "peek", bus.read)
+
+    def read(self, address: int, length: int) -> bytes:
+        """Read ``length`` bytes at a bus address. :raises BusError: some byte is unreachable."""
+        return self._look(address, length)

@@ -5,12 +5,15 @@ queues.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.events import Kind
+from emu.fabric.run import FrameRun
 from emu.nic.atomics import ATOMIC_SIZES, AtomicOperation
 from emu.nic.checks import Rule
 from emu.nic.engine import AsyncEvent, ProtectionError
+from emu.nic.loopback import LoopbackPort
 from emu.nic.mr import MemoryKeys, MemoryRegion
 from emu.nic.platform import Platform
 from emu.nic.serial import MASK, before
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["QpHost"]
 
 _FRAME_OUT = Kind.FRAME_OUT.bit
+_FRAMES = Kind.FRAME_OUT.bit | Kind.FRAME_IN.bit
 _FRAME_DROP = Kind.FRAME_DROP.bit
 _RETRANSMIT = Kind.RETRANSMIT.bit
 _TIMER = Kind.TIMER.bit
@@ -67,6 +71,19 @@ class QpHost:
         """True when the GID table holds it."""
         return self._platform.gids.holds(address)
 
+    def send_run(self, run: FrameRun) -> None:
+        """Hand frames to the port, together when it carries them so and nobody looks at single ones."""
+        if self._qp.closed:
+            return
+        platform = self._platform
+        port = platform.port
+        if not platform.events.mask & _FRAMES and isinstance(port, LoopbackPort) and port.send_run(run):
+            platform.counters.tx_packets += run.count
+            platform.counters.tx_bytes += run.octets
+            return
+        for frame in run.frames():
+            self.send(frame)
+
     def gather(self, sges: list[Sge], offset: int, length: int) -> bytes:
         """Read from a gather list.
 
@@ -74,7 +91,11 @@ class QpHost:
         """
         if len(sges) == 1:
             sge = sges[0]
-            return self._read(sge.lkey, sge.address + offset, length, _NO_RIGHT, remote=False)
+            data = self._read(sge.lkey, sge.address + offset, length, _NO_RIGHT, remote=False)
+            watch = self._platform.checks.watch
+            if watch is not None:
+                watch.gathered(self.qpn, sges, offset, data)
+            return data
         return b"".join(
             [
                 self._read(lkey, address, size, _NO_RIGHT, remote=False)
@@ -106,6 +127,9 @@ class QpHost:
         :raises ProtectionError: as :meth:`check_remote`; unreachable memory.
         """
         self._write(rkey, address, data, _REMOTE_WRITE, remote=True)
+        watch = self._platform.checks.watch
+        if watch is not None:
+            watch.landed(self._qp, address, len(data), False)
 
     def read_remote(self, rkey: int, address: int, length: int) -> bytes:
         """Read under a remote key. :raises ProtectionError: as :meth:`check_remote`; unreachable memory."""
@@ -138,6 +162,9 @@ class QpHost:
                 region.pages.write(self._dma, offset, new.to_bytes(size, "little"))
         except BusError as error:
             raise self._unreachable(error) from None
+        watch = self._platform.checks.watch
+        if watch is not None:
+            watch.landed(self._qp, address, size, operation.adds)
         return old
 
     def take_receive(self) -> ReceiveRequest | None:
@@ -158,7 +185,13 @@ class QpHost:
         if qp.closed:
             return
         if completion.status is not Status.SUCCESS:
+            if qp.condemned and completion.opcode < CompletionOpcode.RECV:
+                qp.condemned = False
+                completion = replace(completion, status=Status.LOC_QP_OP_ERR, cause=Cause.RULE_BROKEN)
             qp.note_completion(completion)
+        watch = self._platform.checks.watch
+        if watch is not None:
+            watch.completing(qp, completion)
         if completion.opcode >= CompletionOpcode.RECV:
             cq = qp.recv_cq
             if qp.receive is not None:

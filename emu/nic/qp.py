@@ -5,11 +5,13 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from emu.clock import MS, Timer
 from emu.events import Kind
+from emu.fabric.run import FrameRun
 from emu.nic.checks import Rule
 from emu.nic.context import ProtectionDomain
 from emu.nic.cq import CompletionQueue
@@ -179,6 +181,7 @@ class QueuePair:
         "queued",
         "receive",
         "record",
+        "receive_run",
         "recovery",
         "recv_cq",
         "send_cq",
@@ -230,6 +233,8 @@ class QueuePair:
         self.sq = Ring(config.send, platform.formats.wqe.slot_size, config.send_log_size, platform.dma)
         self.receive = (
             None
+        # Engines without it get every frame by itself.
+        self.receive_run: Callable[[FrameRun, int], None] | None = getattr(self.engine, "receive_run", None)
             if config.receive is None
             else ReceiveQueue(
                 platform, self, config.receive_log_size, config.receive, config.receive_slot_size

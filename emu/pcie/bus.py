@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
-__all__ = ["Bus", "BusError", "Interrupts"]
+__all__ = ["Bus", "BusError", "Interrupts", "PiecewiseBus"]
 
 
 class BusError(Exception):
@@ -36,6 +37,21 @@ class Bus(Protocol):
 
     def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
         """A zero-copy view of one mapping. :raises BusError: unreachable, or it spans two mappings."""
+
+
+@runtime_checkable
+class PiecewiseBus(Bus, Protocol):
+    """A bus that moves many pieces in one go, as a DMA engine follows a page list.
+
+    ``pieces`` are address and length of each.
+    """
+
+    def gather(self, pieces: Sequence[tuple[int, int]]) -> bytes:
+        """Read all pieces, one after the other. :raises BusError: some byte is unreachable."""
+
+    def scatter(self, pieces: Sequence[tuple[int, int]], data: memoryview) -> None:
+        """Write ``data`` to the pieces in order. :raises BusError: one is unreachable; those before it are
+        written."""
 
 
 class Interrupts(Protocol):

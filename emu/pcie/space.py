@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from emu.pcie.bus import BusError
 from emu.pcie.hierarchy import Hierarchy, Window
@@ -15,7 +15,7 @@ WORD = 8
 
 
 class AddressSpace:
-    """Implements :class:`emu.pcie.bus.Bus` for one function.
+    """Implements :class:`emu.pcie.bus.PiecewiseBus` for one function.
 
     ``mastering`` follows the command register and the power state; without it every access fails.
     ``bytes_read`` and ``bytes_written`` count what was moved or handed out as a view, ``errors`` the accesses
@@ -74,6 +74,35 @@ class AddressSpace:
         """As :meth:`write`: here every write arrives before the next. :raises BusError: as :meth:`write`."""
         self.write(address, data)
 
+    def gather(self, pieces: Sequence[tuple[int, int]]) -> bytes:
+        """Read many pieces. :raises BusError: as :meth:`read`."""
+        ram = self._ram_for(pieces)
+        if ram is None:
+            return b"".join([self.read(address, length) for address, length in pieces])
+        try:
+            data = ram.gather(pieces)
+        except BusError:
+            self._count_error()
+            raise
+        self.bytes_read += len(data)
+        return data
+
+    def scatter(self, pieces: Sequence[tuple[int, int]], data: memoryview) -> None:
+        """Write many pieces. :raises BusError: as :meth:`write`; the pieces before are written."""
+        ram = self._ram_for(pieces)
+        if ram is None:
+            done = 0
+            for address, length in pieces:
+                self.write(address, data[done : done + length])
+                done += length
+            return
+        try:
+            ram.scatter(pieces, data)
+        except BusError:
+            self._count_error()
+            raise
+        self.bytes_written += data.nbytes
+
     def view(self, address: int, length: int, *, writable: bool = False) -> memoryview:
         """A zero-copy view inside one mapping or one memory BAR.
 
@@ -101,6 +130,17 @@ class AddressSpace:
             return None
         if hierarchy.low <= address < hierarchy.high and hierarchy.find(address) is not None:
             return None
+        return ram
+
+    def _ram_for(self, pieces: Sequence[tuple[int, int]]) -> DmaMap | None:
+        """The client's RAM when no piece touches the range in which BARs lie, else None."""
+        ram, hierarchy = self._ram, self._hierarchy
+        if ram is None or not self.mastering:
+            return None
+        low, high = hierarchy.low, hierarchy.high
+        for address, length in pieces:
+            if address < high and low < address + length:
+                return None
         return ram
 
     def _window(self, address: int, length: int) -> Window:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from emu.fabric.run import FrameRun
 from emu.nic.engine import EngineHost
 from emu.nic.work import QpAttributes, QpState
 from emu.roce.dcqcn import CNP_INTERVAL, RateControl
@@ -26,6 +28,7 @@ class Connection:
     """One queue pair's attributes as last set, its state, and what follows from them: ``rights`` is the
     access rights as a plain integer, ``templates`` make the frames. ``rate`` limits packets with payload
     after a congestion notification, and ``paced`` is when it lets the next one leave, if one waits for that.
+    ``send_run`` hands frames to the port together (None: the host takes single ones only).
     """
 
     __slots__ = (
@@ -38,6 +41,7 @@ class Connection:
         "paced",
         "rate",
         "rights",
+        "send_run",
         "source_ip",
         "state",
         "templates",
@@ -45,6 +49,8 @@ class Connection:
 
     def __init__(self, host: EngineHost) -> None:
         self.host = host
+        # A host whose port carries no runs gets every frame by itself.
+        self.send_run: Callable[[FrameRun], None] | None = getattr(host, "send_run", None)
         self.state = QpState.RESET
         self.forget_congestion()
         self.set(QpAttributes())

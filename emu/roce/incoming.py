@@ -13,6 +13,7 @@ from emu.roce.connection import Connection
 from emu.roce.element import MAX_MESSAGE
 from emu.roce.packet import RocePacket
 from emu.roce.receives import Receives
+from emu.roce.run import PacketRun
 from emu.roce.syndrome import Nak
 from emu.wire.headers import IETH, IMM_DT, RETH, pad_count
 from emu.wire.opcodes import OPERATION_MASK, Header, OpcodeInfo, RcOpcode
@@ -24,6 +25,8 @@ SENDS = frozenset(range(RcOpcode.SEND_FIRST, RcOpcode.SEND_ONLY_IMM + 1)) | _INV
 """Operations (opcodes without their class) of SEND messages."""
 WRITES = frozenset(range(RcOpcode.WRITE_FIRST, RcOpcode.WRITE_ONLY_IMM + 1))
 """Operations of WRITE messages."""
+_SEND_MIDDLE = int(RcOpcode.SEND_MIDDLE)
+_WRITE_MIDDLE = int(RcOpcode.WRITE_MIDDLE)
 
 _STATUS = {
     Nak.INVALID_REQUEST: Status.REM_INV_REQ_ERR,
@@ -128,6 +131,40 @@ class Incoming:
             self._send(packet, info)
         if not info.end:
             self._open = WRITES if operation in WRITES else SENDS
+
+    def carry_run(self, run: PacketRun) -> bool:
+        """Place the bytes of middle packets that are in sequence. False, and nothing done, when they do not
+        belong to the open message or do not fit in it.
+
+        :raises Refusal: the memory cannot be written.
+        """
+        operation = run.opcode & OPERATION_MASK
+        if self._open is None or run.size != self._connection.mtu or operation not in self._open:
+            return False
+        received = self._received
+        after = received + len(run.payload)
+        if operation == _WRITE_MIDDLE:
+            # The last packet of a message is never empty.
+            if after >= self._length:
+                return False
+            try:
+                self._host.write_remote(self._rkey, self._address + received, run.payload)
+            except ProtectionError as error:
+                raise Refusal(Nak.REMOTE_ACCESS, error.rule, cause=error.cause) from error
+        elif operation == _SEND_MIDDLE:
+            element = self.element
+            if element is None or after > element.length:
+                return False
+            try:
+                self._host.scatter(element.sges, received, run.payload)
+            except ProtectionError as error:
+                raise Refusal(
+                    Nak.REMOTE_OPERATION, f"receive element {element.index}: {error.rule}", cause=error.cause
+                ) from error
+        else:
+            return False
+        self._received = after
+        return True
 
     def _take_receive(self) -> ReceiveRequest:
         """The next receive element. :raises NotReady: there is none."""

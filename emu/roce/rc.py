@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from emu.fabric.run import FrameRun
 from emu.nic.engine import AsyncEvent, EngineHost, Packet
 from emu.nic.work import QpAttributes, QpState, SendRequest
 from emu.roce.connection import Connection
@@ -10,6 +11,7 @@ from emu.roce.packet import CONGESTED, RocePacket
 from emu.roce.pkey import pkeys_match
 from emu.roce.requester import Requester
 from emu.roce.responder import Responder
+from emu.roce.run import PacketRun
 from emu.wire.opcodes import CLASS_MASK, CNP, ExtendedOpcode, TransportClass
 
 __all__ = ["RcEngine"]
@@ -77,7 +79,23 @@ class RcEngine:
         else:
             self._responder.receive(packet)
 
-    def _refusal(self, packet: RocePacket) -> str | None:
+    def receive_run(self, run: FrameRun, now: int) -> None:
+        """Handle middle packets of a message: together when they are what comes next, else one by one."""
+        if not isinstance(run, PacketRun):
+            self._drop(f"no RoCE packets: {run!r}")
+            return
+        if self._refusal(run) is None and run.ecn != CONGESTED:
+            taken = (
+                self._requester.receive_run(run, now)
+                if run.info.response
+                else self._responder.receive_run(run)
+            )
+            if taken:
+                return
+        for packet in run.packets():
+            self.receive(packet, now)
+
+    def _refusal(self, packet: RocePacket | PacketRun) -> str | None:
         """Why this queue pair does not accept ``packet``; None when it does."""
         connection = self._connection
         if packet.opcode == CNP:

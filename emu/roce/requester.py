@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from emu.fabric.run import FrameRun
 from emu.nic.engine import ProtectionError
 from emu.nic.work import Cause, Completion, QpState, SendRequest, Status
 from emu.roce import syndrome as aeth
@@ -21,6 +22,7 @@ from emu.roce.packet import RocePacket
 from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
 from emu.roce.read_response import read_fault
 from emu.roce.resend import ResendNote
+from emu.roce.run import ACK_INTERVAL, RUN_MAX, RUN_MIN, PacketRun
 from emu.roce.syndrome import Nak
 from emu.roce.timers import RNR_DELAYS, ack_timeout
 from emu.wire.headers import AETH, ATOMIC_ACK, pack_reth
@@ -28,8 +30,6 @@ from emu.wire.opcodes import RcOpcode
 
 __all__ = ["ACK_INTERVAL", "Requester"]
 
-ACK_INTERVAL = 16
-"""Inside a message every so many packets ask for an acknowledgement; its last packet always does."""
 RNR_FOREVER = 7
 """rnr_retry value that never gives up."""
 
@@ -106,6 +106,14 @@ class Requester:
                 break
             if connection.rate is not None and connection.holds(now):
                 break
+            if connection.send_run is not None and psn == self.nxt:
+                room = min(budget - sent, WINDOW - distance24(psn, self.una))
+                count = self._send_run(connection.send_run, element, psn, room)
+                if count:
+                    sent += count
+                    continue
+                if element.fault is not None:
+                    break
             if not self._send(element, psn):
                 break
             sent += 1
@@ -141,6 +149,32 @@ class Requester:
         self._sweep()
         return connection.state is QpState.RTS
 
+    def _send_run(self, send: Callable[[FrameRun], None], element: Element, psn: int, room: int) -> int:
+        """Send new middle packets of a SEND or WRITE together; returns how many.
+
+        0 when there are not enough of them, or when local memory does not allow it.
+        """
+        request, operation, cursor = element.request, element.operation, element.cursor
+        connection = self._connection
+        # The last packet has another opcode and its own length.
+        count = min(element.packets - 1 - cursor, room, RUN_MAX)
+        if not cursor or count < RUN_MIN or operation.answer is not Answer.ACK or connection.rate is not None:
+            return 0
+        mtu = connection.mtu
+        try:
+            payload = packet_payload(self._host, request, cursor * mtu, count * mtu)
+        except ProtectionError as error:
+            self._unreadable(element, error)
+            return 0
+        send(PacketRun(connection, operation.middle, psn, payload, mtu, cursor=cursor, asks=True))
+        self.nxt = (psn + count) & PSN_MASK
+        element.cursor = cursor + count
+        return count
+
+    def _unreadable(self, element: Element, error: ProtectionError) -> None:
+        element.fault = Fault(Status.LOC_PROT_ERR, error.cause, f"payload: {error.rule}")
+        self._sweep()
+
     def _send(self, element: Element, psn: int) -> bool:
         """Send the packet at the element's cursor. False when local memory does not allow it."""
         request, operation = element.request, element.operation
@@ -155,8 +189,7 @@ class Requester:
             try:
                 payload = packet_payload(self._host, request, offset, size)
             except ProtectionError as error:
-                element.fault = Fault(Status.LOC_PROT_ERR, error.cause, f"payload: {error.rule}")
-                self._sweep()
+                self._unreadable(element, error)
                 return False
             opcode, extension = packet_head(request, operation, cursor, end)
             ask = end or cursor % ACK_INTERVAL == ACK_INTERVAL - 1
@@ -210,6 +243,25 @@ class Requester:
                 self._negative(code, psn, now)
         else:
             self._data(packet, code, now)
+
+    def receive_run(self, run: PacketRun, now: int) -> bool:
+        """Place the middle of the answer to the oldest READ. False, and nothing done, when it is not that."""
+        head = self.flight[0] if self.flight else None
+        if head is None or run.opcode != _READ_MIDDLE or head.operation.answer is not Answer.DATA:
+            return False
+        expected = (head.first + head.received) & PSN_MASK
+        mtu = self._connection.mtu
+        in_order = run.psn == expected == self.una and head.received > 0
+        if not in_order or run.size != mtu or head.received + run.count >= head.packets:
+            return False
+        try:
+            self._host.scatter(head.request.sges, head.received * mtu, run.payload)
+        except ProtectionError as error:
+            self._fail(Fault(Status.LOC_PROT_ERR, error.cause, f"result: {error.rule}"))
+            return True
+        head.received += run.count
+        self._advance((run.last + 1) & PSN_MASK, now)
+        return True
 
     def _acknowledge(self, covered: int, now: int) -> bool:
         """Finish all up to PSN ``covered``. False when a response was lost or the QP failed."""

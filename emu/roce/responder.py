@@ -20,6 +20,7 @@ from emu.roce.packet import RocePacket
 from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
 from emu.roce.resource import Resource, ResourceRing, ring_size
 from emu.roce.response import ResponseQueue
+from emu.roce.run import PacketRun
 from emu.roce.syndrome import Nak
 from emu.wire.headers import ATOMIC_ETH, MASKED_ATOMIC_ETH, RETH
 from emu.wire.opcodes import ExtendedOpcode, OpcodeInfo, RcOpcode
@@ -104,6 +105,22 @@ class Responder:
             self.responses.refuse(packet.psn, code, self.msn)
         except Refusal as refusal:
             self._refuse(packet.psn, refusal)
+
+    def receive_run(self, run: PacketRun) -> bool:
+        """Carry middle packets of the open message. False, and nothing done, when they are not its next."""
+        if run.psn != self.epsn or _RIGHTS.get(run.opcode, -1) & ~self._connection.rights:
+            return False
+        try:
+            if not self._incoming.carry_run(run):
+                return False
+        except Refusal as refusal:
+            self._refuse(run.psn, refusal)
+            return True
+        self.silent = False
+        self.epsn = (run.last + 1) & PSN_MASK
+        if run.ack_request:
+            self.responses.acknowledge(run.last, self.msn)
+        return True
 
     def _ahead(self, psn: int) -> None:
         self._host.note_drop("out_of_sequence", f"request PSN {psn} while expecting {self.epsn}")

@@ -10,6 +10,7 @@ from emu.roce import syndrome as aeth
 from emu.roce.connection import Connection
 from emu.roce.psn import PSN_MASK, cmp24
 from emu.roce.resource import Resource
+from emu.roce.run import RUN_MAX, RUN_MIN, PacketRun
 from emu.wire.headers import pack_aeth, pack_atomic_ack
 from emu.wire.opcodes import RcOpcode
 
@@ -111,7 +112,8 @@ class ResponseQueue:
             if isinstance(job, ReadStream):
                 if self._connection.holds(now):
                     break
-                error = self._read_packet(job, msn)
+                before = job.index
+                error = self._read_packets(job, msn, budget - sent)
                 if error is not None:
                     del waiting[0]
                     if not job.repeat:
@@ -120,6 +122,7 @@ class ResponseQueue:
                 if job.index == job.resource.packets:
                     job.resource.replied = True
                     del waiting[0]
+                sent += job.index - before
             else:
                 del waiting[0]
                 if isinstance(job, AtomicReply):
@@ -129,14 +132,33 @@ class ResponseQueue:
                     self._connection.send(_ATOMIC_ACKNOWLEDGE, resource.first, extension)
                 else:
                     self._connection.send(_ACKNOWLEDGE, job.psn, pack_aeth(job.syndrome, job.msn))
-            sent += 1
+                sent += 1
         return sent, None
 
-    def _read_packet(self, job: ReadStream, msn: int) -> ProtectionError | None:
-        """Send one response packet; memory is read now, so a repeated READ sees what is there now."""
+    def _read_packets(self, job: ReadStream, msn: int, room: int) -> ProtectionError | None:
+        """Send the next response packet, or up to ``room`` middle ones together.
+
+        Memory is read now, so a repeated READ sees what is there now.
+        """
         resource, index = job.resource, job.index
-        mtu = self._connection.mtu
+        connection = self._connection
+        mtu = connection.mtu
         offset = index * mtu
+        count = min(resource.packets - 1 - index, room, RUN_MAX)
+        if (
+            connection.send_run is not None
+            and index > job.start
+            and count >= RUN_MIN
+            and connection.rate is None
+        ):
+            try:
+                data = connection.host.read_remote(resource.rkey, resource.address + offset, count * mtu)
+            except ProtectionError as error:
+                return error
+            psn = (resource.first + index) & PSN_MASK
+            connection.send_run(PacketRun(connection, _MIDDLE, psn, data, mtu, cursor=index))
+            job.index = index + count
+            return None
         final = index == resource.packets - 1
         size = resource.length - offset if final else mtu
         data = b""

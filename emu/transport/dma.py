@@ -9,7 +9,7 @@ a late access can be wrong but never fatal.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from emu.pcie.bus import BusError
@@ -165,6 +165,42 @@ class DmaMap:
         for piece in self._pieces(address, length, writable=True):
             piece[:] = source[done : done + len(piece)]
             done += len(piece)
+
+    def gather(self, pieces: Sequence[tuple[int, int]]) -> bytes:
+        """Read pieces (address, length), one after the other. :raises BusError: as :meth:`read`."""
+        parts: list[bytes | memoryview] = []
+        start = end = 0
+        memory: memoryview | None = None
+        for address, length in pieces:
+            if not start <= address or address + length > end:
+                entry = self.find(address)
+                if entry is None or entry.memory is None or address + length > entry.end:
+                    parts.append(self.read(address, length))
+                    continue
+                start, end, memory = entry.start, entry.end, entry.memory
+            if memory is not None:
+                parts.append(memory[address - start : address - start + length])
+        return b"".join(parts)
+
+    def scatter(self, pieces: Sequence[tuple[int, int]], data: memoryview) -> None:
+        """Write ``data`` to pieces (address, length) in order.
+
+        :raises BusError: as :meth:`write`; the pieces before the error are written.
+        """
+        done = start = end = 0
+        memory: memoryview | None = None
+        for address, length in pieces:
+            part = data[done : done + length]
+            done += length
+            if not start <= address or address + length > end:
+                entry = self.find(address)
+                reachable = entry is not None and entry.memory is not None and not entry.memory.readonly
+                if entry is None or not reachable or address + length > entry.end:
+                    self.write(address, part)
+                    continue
+                start, end, memory = entry.start, entry.end, entry.memory
+            if memory is not None:
+                memory[address - start : address - start + length] = part
 
     def _pieces(self, address: int, length: int, *, writable: bool) -> list[memoryview]:
         """Views that together cover the span. :raises BusError: they do not."""

@@ -132,6 +132,10 @@ class FrameTemplate:
         body = b"".join((_WORD.pack(psn | BTH_ACK_REQUEST if ack_request else psn), extension, payload, pad))
         return b"".join((octets, body, crc32(body, state).to_bytes(4, "little")))
 
+    def frame_size(self, length: int) -> int:
+        """Bytes of a frame with ``length`` payload bytes, without FCS."""
+        return len(self._base) + self._extension_size + length + (-length & 3) + ICRC_SIZE
+
     def _head(self, key: int, length: int, solicited: bool) -> tuple[bytes, int, bytes]:
         pad = _PADS[length & 3]
         base = bytearray(self._base)

@@ -311,6 +311,7 @@ class Pair:
         psn: int = 100,
         ipv6: bool = False,
         transport: Transport = Transport.ROCE_RC,
+        host: type[Host] = Host,
         **changes: Any,
     ) -> None:
         self.scheduler = VirtualScheduler()
@@ -334,9 +335,9 @@ class Pair:
         sides = []
         for own, (name, qpn) in enumerate((("a", 0x11), ("b", 0x12))):
             peer = 1 - own
-            host = Host(name, qpn)
-            host.memory(LKEY)
-            host.memory(RKEY)
+            end = host(name, qpn)
+            end.memory(LKEY)
+            end.memory(RKEY)
             mine = replace(
                 attributes,
                 dest_qpn=0x12 if own == 0 else 0x11,
@@ -345,7 +346,7 @@ class Pair:
                 source_gid=gids[own],
                 dest_gid=gids[peer],
             )
-            sides.append(Side(host, self.scheduler, mine, transport))
+            sides.append(Side(end, self.scheduler, mine, transport))
         self.a, self.b = sides
         self._join(self.a, self.b)
         self._join(self.b, self.a)
