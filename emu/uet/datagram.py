@@ -225,6 +225,8 @@ class UudEngine:
         qkey = header.key & _U32
         if self.state not in _RECEIVING:
             self._drop(f"datagram in state {self.state.name}")
+        elif not self._host.owns_address(packet.head.dest_ip):
+            self._drop(f"datagram to {packet.head.dest_ip.hex()}, which is no address of this port")
         elif qkey != self._attributes.qkey:
             self._drop(f"Q_Key {qkey:#x} is not the queue pair's", "qkey_violations")
         elif size > self._attributes.path_mtu:

@@ -148,6 +148,16 @@ def test_what_does_not_fit_is_dropped_and_counted(fields: dict[str, int], counte
         assert [found.index for found in rig.b.host.completions] == [0]
 
 
+def test_to_an_address_of_another_port() -> None:
+    rig = Rig()
+    rig.b.host.addresses = {rig.b.nic.ip}
+    for index in range(2):
+        rig.b.post_receive(index, 100, BASE, RKEY)
+    rig.send()
+    rig.send(handle=replace(rig.handle, dest_gid=rig.handle.source_gid))
+    assert rig.dropped == ["rx_dropped"] and len(rig.b.host.completions) == 1
+
+
 def test_without_receive_element() -> None:
     rig = Rig()
     rig.send()
