@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from emu.clock import Scheduler
 from emu.events import EventBus, Kind
 from emu.fabric.port import Port, Receiver
-from emu.nic.context import Context, ProtectionDomain
 from emu.fabric.run import FrameRun
+from emu.nic.context import Context, ProtectionDomain
 from emu.nic.cq import COUNTER_BYTES, CompletionQueue, CqMode, CqOverrun
 from emu.nic.endpoint import ENDPOINT_TRANSPORTS, EndpointFactory
 from emu.nic.endpoint_host import NicEndpointHost
@@ -78,8 +78,8 @@ class Nic:
         create_endpoint: EndpointFactory | None = None,
     ) -> None:
         limits = limits or NicLimits()
-        self.gids = GidTable(mac, gids, limits.gid_table_size)
         loopback = LoopbackPort(port, mac, scheduler, self._receive_own_multicast)
+        self.gids = GidTable(mac, gids, limits.gid_table_size)
         self.platform = Platform.build(
             name,
             bus=bus,
@@ -419,6 +419,23 @@ class Nic:
         if not qp.queued:
             self.submission.kick(qp)
 
+    def _receive_run(self, run: FrameRun) -> None:
+        """Frames that arrive as one: a queue pair whose engine takes them so gets them so."""
+        platform = self.platform
+        qp = self.qps.items.get(run.dest_qpn)
+        take = None if qp is None else qp.receive_run
+        watched = platform.events.mask & _FRAME_IN
+        if qp is None or take is None or watched or run.dest_mac not in self.addresses:
+            for frame in run.frames():
+                self._receive(frame)
+            return
+        counters = platform.counters
+        counters.rx_packets += run.count
+        counters.rx_bytes += run.octets
+        take(run, platform.scheduler.now())
+        if not qp.queued:
+            self.submission.kick(qp)
+
     def _receive_multicast(self, packet: Packet, frame: bytes) -> None:
         """A datagram to a group: every queue pair attached gets it, but not the one that sent it."""
         members = self.multicast.members(packet.dest_ip)
@@ -440,23 +457,6 @@ class Nic:
         packet = self._parse(frame)
         if isinstance(packet, Drop) or packet.dest_qpn != MULTICAST_QPN:
             return
-    def _receive_run(self, run: FrameRun) -> None:
-        """Frames that arrive as one: a queue pair whose engine takes them so gets them so."""
-        platform = self.platform
-        qp = self.qps.items.get(run.dest_qpn)
-        take = None if qp is None else qp.receive_run
-        watched = platform.events.mask & _FRAME_IN
-        if qp is None or take is None or watched or run.dest_mac not in self.addresses:
-            for frame in run.frames():
-                self._receive(frame)
-            return
-        counters = platform.counters
-        counters.rx_packets += run.count
-        counters.rx_bytes += run.octets
-        take(run, platform.scheduler.now())
-        if not qp.queued:
-            self.submission.kick(qp)
-
         if self.multicast.members(packet.dest_ip):
             self._receive_multicast(packet, frame)
 

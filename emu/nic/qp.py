@@ -48,9 +48,9 @@ ERROR_WATCH = 10 * MS
 """How often a queue pair in error looks for receives that ring no doorbell."""
 
 _ATTRIBUTES: dict[ModifyMask, tuple[str, ...]] = {
+    ModifyMask.EN_SQD_ASYNC_NOTIFY: ("sqd_notify",),
     ModifyMask.ACCESS_FLAGS: ("access",),
     ModifyMask.PKEY_INDEX: ("pkey",),
-    ModifyMask.EN_SQD_ASYNC_NOTIFY: ("sqd_notify",),
     ModifyMask.QKEY: ("qkey", "source_qpn"),
     ModifyMask.AV: (
         "source_mac",
@@ -136,9 +136,9 @@ class QpSnapshot:
     receive_index: int
     next_psn: int
     expected_psn: int
+    draining: bool
     first_error: FirstError | None
 
-    draining: bool
     def to_json(self) -> dict[str, object]:
         """Plain values for JSON: names of states and statuses, numbers otherwise."""
         row: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -180,8 +180,8 @@ class QueuePair:
         "phase",
         "queued",
         "receive",
-        "record",
         "receive_run",
+        "record",
         "recovery",
         "recv_cq",
         "send_cq",
@@ -230,11 +230,11 @@ class QueuePair:
             self.engine: Engine = create_engine(config.transport, self.host)
         except ValueError as error:
             raise NicError(ErrorKind.UNSUPPORTED, str(error), "transport") from None
+        # Engines without it get every frame by itself.
+        self.receive_run: Callable[[FrameRun, int], None] | None = getattr(self.engine, "receive_run", None)
         self.sq = Ring(config.send, platform.formats.wqe.slot_size, config.send_log_size, platform.dma)
         self.receive = (
             None
-        # Engines without it get every frame by itself.
-        self.receive_run: Callable[[FrameRun, int], None] | None = getattr(self.engine, "receive_run", None)
             if config.receive is None
             else ReceiveQueue(
                 platform, self, config.receive_log_size, config.receive, config.receive_slot_size
@@ -264,26 +264,26 @@ class QueuePair:
         previous = self.state
         target = given.state if mask & ModifyMask.STATE else previous
         check_transition(previous, target, mask, self.transport)
+        if mask & ModifyMask.CUR_STATE and given.current is not previous:
+            raise NicError(
+                ErrorKind.BAD_STATE, f"the state is {previous.name}, not {given.current.name}", "state"
+            )
         if self._drain_wanted and target not in (QpState.ERR, QpState.RESET):
             raise NicError(ErrorKind.BAD_STATE, "the send queue still drains; wait for SQ_DRAINED", "state")
         self._check_values(mask, given)
         if target is QpState.RESET:
             self._rewind()
-        if mask & ModifyMask.CUR_STATE and given.current is not previous:
-            raise NicError(
-                ErrorKind.BAD_STATE, f"the state is {previous.name}, not {given.current.name}", "state"
-            )
             attributes = self._blank()
         else:
             names = [name for bit, attribute in _ATTRIBUTES.items() if mask & bit for name in attribute]
             attributes = replace(self.attributes, **{name: getattr(given, name) for name in names})
+            if not mask & ModifyMask.EN_SQD_ASYNC_NOTIFY:
+                attributes.sqd_notify = False
         attributes.state = target
         self._enter(attributes, previous, "modify")
 
     def moved(self, state: QpState, reason: str) -> None:
         """The engine changed the state itself; SQD means that the send queue is drained now."""
-            if not mask & ModifyMask.EN_SQD_ASYNC_NOTIFY:
-                attributes.sqd_notify = False
         previous = self.state
         self.state = state
         self.attributes.state = state
@@ -328,13 +328,13 @@ class QueuePair:
         """Put an event about this queue pair on its subscriber's event queue, without subscribers on that of
         its send CQ, else of its receive CQ. SQ_DRAINED is for those who asked for it.
         """
+        if event is AsyncEvent.SQ_DRAINED and not self.attributes.sqd_notify:
+            return
         eq = self._platform.routes.about_object(event, self.send_cq.eq or self.recv_cq.eq)
         if eq is not None:
             eq.post(event, self.number, f"QP {self.number:#x} {event.name}: {reason}")
 
     def refuse_doorbell(self, rule: Rule, index: int, text: str) -> None:
-        if event is AsyncEvent.SQ_DRAINED and not self.attributes.sqd_notify:
-            return
         """Count and report a doorbell that is ignored."""
         self._platform.counters.doorbells_ignored += 1
         self._platform.checks.report(
@@ -380,12 +380,12 @@ class QueuePair:
             receive_index=receive.taken if receive else 0,
             next_psn=self.engine.next_psn,
             expected_psn=self.engine.expected_psn,
+            draining=self._drain_wanted,
             first_error=self.first_error,
         )
 
     def _enter(self, attributes: QpAttributes, previous: QpState, reason: str) -> None:
         self.attributes = attributes
-            draining=self._drain_wanted,
         self.state = attributes.state
         self._drain_wanted = attributes.state is QpState.SQD and previous is QpState.RTS
         self._trace_state(previous, reason)
@@ -407,7 +407,7 @@ class QueuePair:
 
     def _blank(self) -> QpAttributes:
         """Attributes of a queue pair in RESET. Datagrams have the port's MTU; no modify sets another."""
-        if self.transport is Transport.ROCE_UD:
+        if self.transport in _DATAGRAMS:
             return QpAttributes(path_mtu=self._platform.limits.port_mtu)
         return QpAttributes()
 
@@ -477,6 +477,7 @@ class QueuePair:
                 raise NicError(ErrorKind.BAD_FIELD, f"{name} {shown} is out of range", name)
 
 
-_UNRELIABLE = (Transport.ROCE_UC, Transport.ROCE_UD)
+_UNRELIABLE = (Transport.ROCE_UC, Transport.ROCE_UD, Transport.UET_UUD)
+_DATAGRAMS = (Transport.ROCE_UD, Transport.UET_UUD)
 _ALL_ACCESS = sum(Access)
 _MTUS = (256, 512, 1024, 2048, 4096)
