@@ -38,6 +38,8 @@ class Kind(enum.IntEnum):
     LINK = 19
     CHAOS = 20
     """Something was made to go wrong, or to happen in an unusual order, because a chaos profile says so."""
+    QUEUE = 21
+    """A switch marked or trimmed a frame, as the queue it came to was long."""
 
     @property
     def bit(self) -> int:

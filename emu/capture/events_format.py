@@ -109,6 +109,7 @@ PHRASES = {
     Kind.CHECK: Phrase("check violated", {"value": "rule"}, severity="warn"),
     Kind.LINK: Phrase("link"),
     Kind.CHAOS: Phrase("chaos", severity="note"),
+    Kind.QUEUE: Phrase("queue", {"value": "depth"}),
 }
 
 

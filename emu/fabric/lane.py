@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from emu.clock import Scheduler
+from emu.clock import NS_PER_S, Scheduler
 from emu.events import Event, EventBus, Kind
 from emu.fabric.impairments import Impairments
 from emu.fabric.port import Receiver
@@ -107,6 +107,7 @@ class Lane:
         self._random = random.Random(f"{impairments.seed}/{function}/{direction}")
         self._queue: deque[tuple[int, bytes]] = deque()
         self._queue_frames = queue_frames
+        self._free_at = 0
         self._armed = False
 
     def send(self, frame: bytes) -> None:
@@ -136,7 +137,12 @@ class Lane:
             if impairments.trim or impairments.mark:
                 frame = self._congest(frame)
             delay = impairments.delay_ns + held
-            due = self._scheduler.now() + delay if delay else 0
+            if impairments.rate:
+                start = max(self._free_at, self._scheduler.now())
+                self._free_at = start + size * NS_PER_S // impairments.rate
+                due = self._free_at + delay
+            else:
+                due = self._scheduler.now() + delay if delay else 0
             if self._queue and self._queue[-1][0] > due:
                 # What the link repeats holds up what comes after it.
                 due = self._queue[-1][0]

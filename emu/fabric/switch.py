@@ -6,8 +6,12 @@ known unicast frame out of that port alone, floods everything else, and keeps li
 (01:80:C2:00:00:0x) to itself. All queues are those of the links, so a frame is never delivered from inside
 the sender's call.
 
-It loses nothing to congestion: while many frames wait for one port it pauses all the others, as Ethernet with
-priority flow control does and as RoCE likes it. Only the impairments of a link lose, trim or mark frames.
+Where nothing is said of a port's speed, the switch loses nothing: while many frames wait for one port it
+pauses all the others, as Ethernet with priority flow control does and as RoCE likes it. A port with a speed
+has queues (:mod:`emu.fabric.egress`) that mark, trim and drop, and pauses senders only if told so.
+
+Two switches may be joined by a trunk of several links, of which a flow takes one, as with link aggregation
+(IEEE 802.1AX): packets with different UDP source ports may take different ones and overtake each other.
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ from dataclasses import asdict, dataclass, replace
 
 from emu.clock import Scheduler
 from emu.events import EventBus
+from emu.fabric.egress import UNLIMITED, Egress, Queueing
+from emu.fabric.flow import flow_hash
 from emu.fabric.impairments import Impairments
 from emu.fabric.lane import QUEUE_FRAMES
 from emu.fabric.link import Link, LinkEnd
 
-__all__ = ["MAX_ADDRESSES", "Switch", "SwitchCounters", "SwitchPort"]
+__all__ = ["MAX_ADDRESSES", "Switch", "SwitchCounters", "SwitchPort", "Trunk"]
 
 MAX_ADDRESSES = 8192
 """Size of the address table. Once a guest has filled it with invented ones, others are flooded."""
@@ -43,27 +49,87 @@ class SwitchCounters:
 
 
 class SwitchPort:
-    """The switch's side of one link; ``crowd`` is how many frames may wait for it before others pause."""
+    """The switch's side of one link, whose end ``end`` it is.
 
-    def __init__(self, switch: Switch, link: Link, crowd: int) -> None:
+    ``crowd`` is how many frames may wait for it before others pause, None to drop rather than pause.
+    ``trunk`` is what it is a member of.
+    """
+
+    def __init__(
+        self,
+        switch: Switch,
+        link: Link,
+        end: LinkEnd,
+        *,
+        crowd: int | None = None,
+        egress: Egress | None = None,
+        trunk: Trunk | None = None,
+    ) -> None:
         self.link = link
         self.crowd = crowd
+        self.egress = egress
         self._switch = switch
-        link.forward.paused = switch.crowded
-        link.far.attach(self._arrived)
-        link.far.watch(self._link_changed)
+        self._origin: SwitchPort | Trunk = trunk or self
+        self._end = end
+        self.send = end.send if egress is None else egress.send
+        inbound = link.forward if end is link.far else link.backward
+        inbound.paused = switch.crowded
+        end.attach(self._arrived)
+        end.watch(self._link_changed)
 
     @property
     def name(self) -> str:
-        """Name of the device at the other end."""
+        """Name of the link, which is that of the device at the other end."""
         return self.link.name
 
+    @property
+    def up(self) -> bool:
+        """Link state."""
+        return self.link.up
+
+    @property
+    def crowded(self) -> bool:
+        """True when senders should pause."""
+        if self.egress is not None:
+            return self.egress.crowded
+        return self.crowd is not None and self._end.backlog >= self.crowd
+
     def _arrived(self, frame: bytes) -> None:
-        self._switch.forward(self, frame)
+        self._switch.forward(self._origin, frame)
 
     def _link_changed(self, up: bool) -> None:
         if not up:
-            self._switch.forget(self)
+            if self.egress is not None:
+                self.egress.clear()
+            if not self._origin.up:
+                self._switch.forget(self._origin)
+
+
+class Trunk:
+    """One side of several links to another switch; a flow takes one of those that are up."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.members: list[SwitchPort] = []
+
+    @property
+    def up(self) -> bool:
+        """True while one of the links is up."""
+        return any(member.up for member in self.members)
+
+    @property
+    def crowded(self) -> bool:
+        """True when senders should pause."""
+        return any(member.crowded for member in self.members)
+
+    def send(self, frame: bytes) -> None:
+        """Send ``frame`` over the link that its flow takes."""
+        members = self.members
+        member = members[flow_hash(frame) % len(members)]
+        if not member.up:
+            members = [other for other in members if other.up] or members
+            member = members[flow_hash(frame) % len(members)]
+        member.send(frame)
 
 
 class Switch:
@@ -74,8 +140,8 @@ class Switch:
         self.counters = SwitchCounters()
         self._scheduler = scheduler
         self._events = events
-        self._ports: dict[str, SwitchPort] = {}
-        self._table: dict[bytes, SwitchPort] = {}
+        self._ports: dict[str, SwitchPort | Trunk] = {}
+        self._table: dict[bytes, SwitchPort | Trunk] = {}
 
     def port(
         self,
@@ -89,16 +155,17 @@ class Switch:
         seed: int = 0,
         delay_ns: int = 0,
         queue_frames: int = QUEUE_FRAMES,
+        queueing: Queueing = UNLIMITED,
     ) -> LinkEnd:
         """Add a port with a link of its own and return the link's near end.
 
         The impairments apply to each direction of this link; a frame from NIC to NIC crosses two links.
 
         :param name: the device at the near end ("node0.nic0"); drops are reported under it.
+        :param queueing: the link's speed, in both directions, and what happens before it at the switch.
         :raises ValueError: the name is taken, or an impairment is out of range.
         """
-        if name in self._ports:
-            raise ValueError(f"{self.name} has a port {name!r} already")
+        self._check_free(name)
         there = Impairments(
             loss=loss,
             delay_ns=delay_ns,
@@ -107,6 +174,7 @@ class Switch:
             mark=mark,
             llr=llr,
             symbol_errors=symbol_errors,
+            rate=queueing.rate,
         )
         link = Link(
             self._scheduler,
@@ -117,15 +185,72 @@ class Switch:
             far_name=self.name,
             queue_frames=queue_frames,
         )
-        self._ports[name] = SwitchPort(self, link, min(CROWD_FRAMES, max(1, queue_frames // 4)))
+        crowd = min(CROWD_FRAMES, max(1, queue_frames // 4))
+        egress = self._egress(name, queueing, link.far, last_hop=True, seed=seed)
+        self._ports[name] = SwitchPort(self, link, link.far, crowd=crowd, egress=egress)
         return link.near
+
+    def join(
+        self,
+        other: Switch,
+        links: int = 1,
+        *,
+        loss: float = 0.0,
+        seed: int = 0,
+        delay_ns: int = 0,
+        step_ns: int = 0,
+        queueing: Queueing = UNLIMITED,
+    ) -> list[Link]:
+        """Join this switch and ``other`` by a trunk of ``links`` links and return these.
+
+        Their near ends are this switch's. Each further link takes ``step_ns`` longer than the one before, so
+        that packets on different ones overtake each other; ``loss`` and ``queueing`` are of each link.
+
+        :raises ValueError: the switches are joined already or have the same name, or a value is out of range.
+        """
+        if other.name == self.name or links < 1:
+            raise ValueError(f"cannot join {self.name} to {other.name} by {links} links")
+        self._check_free(other.name)
+        other._check_free(self.name)
+        here, there = Trunk(other.name), Trunk(self.name)
+        joined = []
+        for number in range(links):
+            link = Link(
+                self._scheduler,
+                self._events,
+                f"{self.name}-{other.name}.{number}",
+                Impairments(loss=loss, seed=seed, delay_ns=delay_ns + number * step_ns, rate=queueing.rate),
+                far_name=other.name,
+            )
+            joined.append(link)
+            for switch, end, trunk in ((self, link.near, here), (other, link.far, there)):
+                name = f"{link.name} to {trunk.name}"
+                egress = switch._egress(name, queueing, end, last_hop=False, seed=seed)
+                trunk.members.append(
+                    SwitchPort(switch, link, end, crowd=CROWD_FRAMES, egress=egress, trunk=trunk)
+                )
+        self._ports[other.name] = here
+        other._ports[self.name] = there
+        return joined
 
     def link(self, name: str) -> Link:
         """The link of port ``name``, to take it up or down or read its counters.
 
-        :raises KeyError: no such port.
+        :raises KeyError: no such port, or it is a trunk.
         """
-        return self._ports[name].link
+        port = self._ports[name]
+        if isinstance(port, Trunk):
+            raise KeyError(f"{name} is a trunk of {len(port.members)} links")
+        return port.link
+
+    def egress(self, name: str) -> Egress | None:
+        """The queues before the link of port ``name``; None when it has no speed.
+
+        :raises KeyError: no such port, or it is a trunk.
+        """
+        self.link(name)
+        port = self._ports[name]
+        return port.egress if isinstance(port, SwitchPort) else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,11 +262,21 @@ class Switch:
         return {mac.hex(":"): port.name for mac, port in self._table.items()}
 
     def snapshot(self) -> dict[str, dict[str, int]]:
-        """Counters of the switch (under its own name) and of each link."""
-        own = {**asdict(self.counters), "addresses": len(self._table)}
-        return {self.name: own, **{name: port.link.counters() for name, port in self._ports.items()}}
+        """Counters of the switch (under its own name) and of each link.
 
-    def forward(self, source: SwitchPort, frame: bytes) -> None:
+        ``queue.*`` are those of the queues before a link with a speed, ``queue.depth`` bytes at this moment.
+        """
+        found = {self.name: {**asdict(self.counters), "addresses": len(self._table)}}
+        for port in self._ports.values():
+            for member in port.members if isinstance(port, Trunk) else (port,):
+                queue = {} if member.egress is None else member.egress.snapshot()
+                found[member.name] = {
+                    **member.link.counters(),
+                    **{f"queue.{name}": value for name, value in queue.items()},
+                }
+        return found
+
+    def forward(self, source: SwitchPort | Trunk, frame: bytes) -> None:
         """Learn from and send on a frame that arrived on ``source``."""
         destination, origin = frame[0:6], frame[6:12]
         self._learn(origin, source)
@@ -153,25 +288,36 @@ class Switch:
             self.counters.filtered += 1
         elif known is not None:
             self.counters.forwarded += 1
-            known.link.far.send(frame)
+            known.send(frame)
         else:
             self.counters.flooded += 1
             for port in self._ports.values():
-                if port is not source and port.link.up:
-                    port.link.far.send(frame)
+                if port is not source and port.up:
+                    port.send(frame)
 
     def crowded(self) -> bool:
         """True while some port has too many frames waiting for it."""
-        if any(port.link.far.backlog >= port.crowd for port in self._ports.values()):
+        if any(port.crowded for port in self._ports.values()):
             self.counters.pauses += 1
             return True
         return False
 
-    def forget(self, port: SwitchPort) -> None:
+    def forget(self, port: SwitchPort | Trunk) -> None:
         """Drop what was learned on ``port``."""
         self._table = {mac: owner for mac, owner in self._table.items() if owner is not port}
 
-    def _learn(self, origin: bytes, source: SwitchPort) -> None:
+    def _check_free(self, name: str) -> None:
+        if name in self._ports:
+            raise ValueError(f"{self.name} has a port {name!r} already")
+
+    def _egress(
+        self, name: str, queueing: Queueing, end: LinkEnd, *, last_hop: bool, seed: int
+    ) -> Egress | None:
+        if not queueing.rate:
+            return None
+        return Egress(self._scheduler, self._events, name, queueing, end.send, last_hop=last_hop, seed=seed)
+
+    def _learn(self, origin: bytes, source: SwitchPort | Trunk) -> None:
         if self._table.get(origin) is source:
             return
         # A group address is never a valid source.

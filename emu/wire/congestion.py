@@ -12,7 +12,7 @@ from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERT
 from emu.wire.uet_names import UET_PORT
 from emu.wire.uet_profile import DEFAULT, Profile
 
-__all__ = ["mark", "trim"]
+__all__ = ["dscp_of", "locate_network", "mark", "trim"]
 
 _HALF = struct.Struct(">H")
 _CE = 3
@@ -20,37 +20,7 @@ _UDP = 17
 _TAGS_MAX = 2
 
 
-def mark(frame: bytes) -> bytes | None:
-    """``frame`` with its ECN field set to CE; None unless it is IP and its sender takes part in ECN."""
-    start, version = _network(frame)
-    traffic = _traffic_class(frame, start, version) if version else 0
-    if traffic & _CE == 0:
-        return None
-    return _with_traffic_class(frame, start, version, traffic | _CE)
-
-
-def trim(frame: bytes, last_hop: bool = False, profile: Profile = DEFAULT) -> bytes | None:
-    """``frame`` with ``profile.trim_size`` bytes of IP payload and the DSCP of a trimmed packet.
-
-    IP length and header checksum are right, ECN bits stay. ``last_hop`` says that the receiver's own link is
-    the congested one. None unless it is UET data, whose DSCP allows trimming, and longer than what is kept.
-    """
-    start, version = _network(frame)
-    if not version or not _is_uet(frame, start, version, profile):
-        return None
-    traffic = _traffic_class(frame, start, version)
-    size = 20 if version == 4 else 40
-    end = start + size + profile.trim_size
-    if traffic >> 2 != profile.dscp_data or len(frame) <= end:
-        return None
-    dscp = profile.dscp_trimmed_last_hop if last_hop else profile.dscp_trimmed
-    kept = bytearray(frame[:end])
-    length = profile.trim_size + (20 if version == 4 else 0)
-    _HALF.pack_into(kept, start + (2 if version == 4 else 4), length)
-    return _with_traffic_class(bytes(kept), start, version, dscp << 2 | traffic & _CE)
-
-
-def _network(frame: bytes) -> tuple[int, int]:
+def locate_network(frame: bytes) -> tuple[int, int]:
     """Where the IP header starts and its version; version 0 for a frame without a whole one."""
     start = ETHERNET_SIZE
     for _ in range(_TAGS_MAX + 1):
@@ -65,6 +35,42 @@ def _network(frame: bytes) -> tuple[int, int]:
             break
         start += 4
     return start, 0
+
+
+def dscp_of(frame: bytes) -> int:
+    """DSCP of an IP packet, 0 of any other frame."""
+    start, version = locate_network(frame)
+    return _traffic_class(frame, start, version) >> 2 if version else 0
+
+
+def mark(frame: bytes) -> bytes | None:
+    """``frame`` with its ECN field set to CE; None unless it is IP and its sender takes part in ECN."""
+    start, version = locate_network(frame)
+    traffic = _traffic_class(frame, start, version) if version else 0
+    if traffic & _CE == 0:
+        return None
+    return _with_traffic_class(frame, start, version, traffic | _CE)
+
+
+def trim(frame: bytes, last_hop: bool = False, profile: Profile = DEFAULT) -> bytes | None:
+    """``frame`` with ``profile.trim_size`` bytes of IP payload and the DSCP of a trimmed packet.
+
+    IP length and header checksum are right, ECN bits stay. ``last_hop`` says that the receiver's own link is
+    the congested one. None unless it is UET data, whose DSCP allows trimming, and longer than what is kept.
+    """
+    start, version = locate_network(frame)
+    if not version or not _is_uet(frame, start, version, profile):
+        return None
+    traffic = _traffic_class(frame, start, version)
+    size = 20 if version == 4 else 40
+    end = start + size + profile.trim_size
+    if traffic >> 2 != profile.dscp_data or len(frame) <= end:
+        return None
+    dscp = profile.dscp_trimmed_last_hop if last_hop else profile.dscp_trimmed
+    kept = bytearray(frame[:end])
+    length = profile.trim_size + (20 if version == 4 else 0)
+    _HALF.pack_into(kept, start + (2 if version == 4 else 4), length)
+    return _with_traffic_class(bytes(kept), start, version, dscp << 2 | traffic & _CE)
 
 
 def _is_uet(frame: bytes, start: int, version: int, profile: Profile) -> bool:

@@ -278,3 +278,16 @@ def test_what_is_no_probability_is_refused(name: str, value: float) -> None:
 def test_a_negative_delay_is_refused() -> None:
     with pytest.raises(ValueError, match="negative"):
         Impairments(delay_ns=-1)
+
+
+def test_a_link_with_a_speed_takes_time_for_every_byte() -> None:
+    bench = Bench(Impairments(rate=1_000_000_000, delay_ns=500))
+    for number in range(3):
+        bench.link.near.send(numbered(number, 100))
+    bench.scheduler.run()
+    assert [time for time, _ in bench.far] == [1600, 1700, 1800]
+    bench.link.near.send(numbered(3, 200))
+    bench.scheduler.run()
+    assert bench.far[3][0] == 1800 + 200 + 500
+    with pytest.raises(ValueError, match="rate"):
+        Impairments(rate=-1)

@@ -39,6 +39,7 @@ local phrases = {
   [18] = { label = "check violated", words = { value = "rule" }, severity = "warn" },
   [19] = { label = "link", words = {} },
   [20] = { label = "chaos", words = {}, severity = "note" },
+  [21] = { label = "queue", words = { value = "depth" } },
 }
 
 -- Loaded twice, as when installed and named on the command line too, the first one stays.
