@@ -2,7 +2,11 @@
 """Which queue pair states follow which, and the attributes each step needs.
 
 The tables are those that Linux checks (``ib_modify_qp_is_ok``), one for each service; nothing changes when a
-step is refused. Transports of Ultra Ethernet take the steps of reliable connections.
+step is refused. Transports of Ultra Ethernet take the steps of reliable connections, its datagrams (UUD)
+those of datagrams.
+
+Paths do not migrate: that is InfiniBand's, and Linux refuses alternate paths on RoCE. ALT_PATH is refused
+where verbs have it, PATH_MIG_STATE is taken and changes nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +28,13 @@ class _Step:
     optional: ModifyMask = _NOTHING
 
 
+_DRAIN = _Step(optional=M.EN_SQD_ASYNC_NOTIFY)
+_CURRENT = M.CUR_STATE
+_MIGRATION = M.ALT_PATH | M.PATH_MIG_STATE
 _IDENTITY = M.PKEY_INDEX | M.PORT | M.ACCESS_FLAGS
 
 _RC: dict[tuple[QpState, QpState], _Step] = {
     (QpState.RESET, QpState.INIT): _Step(required=_IDENTITY),
-_DRAIN = _Step(optional=M.EN_SQD_ASYNC_NOTIFY)
-_CURRENT = M.CUR_STATE
-_MIGRATION = M.ALT_PATH | M.PATH_MIG_STATE
     (QpState.INIT, QpState.INIT): _Step(optional=_IDENTITY),
     (QpState.INIT, QpState.RTR): _Step(
         required=M.AV | M.PATH_MTU | M.DEST_QPN | M.RQ_PSN | M.MAX_DEST_RD_ATOMIC | M.MIN_RNR_TIMER,
@@ -50,11 +54,11 @@ _MIGRATION = M.ALT_PATH | M.PATH_MIG_STATE
         | M.RNR_RETRY
         | M.MAX_RD_ATOMIC
         | M.MAX_DEST_RD_ATOMIC
+        | _MIGRATION
         | M.ACCESS_FLAGS
         | M.PKEY_INDEX
         | M.MIN_RNR_TIMER,
     ),
-        | _MIGRATION
     (QpState.SQD, QpState.RTS): _Step(optional=_CURRENT | _MIGRATION | M.ACCESS_FLAGS | M.MIN_RNR_TIMER),
 }
 
@@ -87,7 +91,7 @@ _UD: dict[tuple[QpState, QpState], _Step] = {
     (QpState.SQE, QpState.RTS): _Step(optional=_CURRENT | M.QKEY),
 }
 
-_TABLES = {Transport.ROCE_UC: _UC, Transport.ROCE_UD: _UD}
+_TABLES = {Transport.ROCE_UC: _UC, Transport.ROCE_UD: _UD, Transport.UET_UUD: _UD}
 
 
 def check_transition(
@@ -115,14 +119,14 @@ def check_transition(
         raise NicError(
             ErrorKind.BAD_FIELD, f"{current.name} to {target.name} does not take {_names(extra)}", "mask"
         )
-
-
-def _step(current: QpState, target: QpState, transport: Transport) -> _Step | None:
-    if target is QpState.RESET or (target is QpState.ERR and current is not QpState.RESET):
     if given & M.ALT_PATH:
         raise NicError(
             ErrorKind.UNSUPPORTED, "RoCE has no alternate paths; connect through another GID instead", "mask"
         )
+
+
+def _step(current: QpState, target: QpState, transport: Transport) -> _Step | None:
+    if target is QpState.RESET or (target is QpState.ERR and current is not QpState.RESET):
         return _Step()
     return _TABLES.get(transport, _RC).get((current, target))
 
