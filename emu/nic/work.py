@@ -102,6 +102,7 @@ class Cause(enum.IntEnum):
     BAD_OPCODE = 4
     BAD_LENGTH = 5
     BAD_FLAGS = 6
+    HANDLE_UNKNOWN = 7
     LKEY_UNKNOWN = 16
     LKEY_BOUNDS = 17
     LKEY_ACCESS = 18
@@ -200,7 +201,9 @@ class SendRequest:
     ``rkey`` of SEND_INV is the key to invalidate at the peer.
     ``handle``, ``dest_qpn`` and ``qkey`` are for datagrams only. ``cookie`` is the personality's own, handed
     back in the completion. ``local`` is what the NIC does itself, such as changing a memory key, once every
-    element before this one is complete: no engine sees such an element. It may raise ProtectionError.
+    element before this one is complete: no engine sees such an element. It may raise ProtectionError, which
+    its completion reports as ``local_status``. ``ready``, where there is one, is asked before that; while it says
+    no, the queue stands still, and who made it has the queue pair woken when that may have changed.
     """
 
     index: int
@@ -223,6 +226,8 @@ class SendRequest:
     dest_qpn: int = 0
     qkey: int = 0
     local: Callable[[], None] | None = None
+    local_status: Status = Status.MW_BIND_ERR
+    ready: Callable[[], bool] | None = None
 
 
 @dataclass(slots=True)
