@@ -24,6 +24,7 @@ __all__ = [
     "QpAttributes",
     "QpState",
     "ReceiveRequest",
+    "SendMode",
     "SendRequest",
     "Sge",
     "Status",
@@ -57,6 +58,17 @@ class Opcode(enum.IntEnum):
     ATOMIC_ADD = 6
     ATOMIC_CAS = 7
     SEND_INV = 8
+
+
+class SendMode(enum.IntEnum):
+    """How a SEND's data travels, where the transport has a choice (UET); values are the `vrnic` contract's."""
+
+    EAGER = 0
+    """At once."""
+    RENDEZVOUS = 1
+    """Its beginning at once; the rest is fetched by the peer when it has a place for it."""
+    DEFERRABLE = 2
+    """At once, but the peer may call it off, and ask for it when it has a place for it."""
 
 
 class CompletionOpcode(enum.IntEnum):
@@ -193,6 +205,7 @@ class AddressHandle:
 class SendRequest:
     """One send-queue element, decoded.
 
+    ``tag`` is the 64 match bits of a tagged SEND (None: it is not tagged), ``mode`` how its data travels.
     ``index`` is the running index of its first slot and ``slots`` how many ring slots it takes, so the next
     element is at ``index + slots``. ``length`` is the payload in bytes (for READ: bytes asked for; for
     atomics 4 or 8). ``inline`` is the payload itself when it was in the descriptor. ``sges`` is the gather
@@ -225,6 +238,8 @@ class SendRequest:
     handle: AddressHandle | None = None
     dest_qpn: int = 0
     qkey: int = 0
+    tag: int | None = None
+    mode: SendMode = SendMode.EAGER
     local: Callable[[], None] | None = None
     local_status: Status = Status.MW_BIND_ERR
     ready: Callable[[], bool] | None = None
@@ -232,11 +247,17 @@ class SendRequest:
 
 @dataclass(slots=True)
 class ReceiveRequest:
-    """One receive-queue element: running index and the scatter list."""
+    """One receive-queue element: running index and the scatter list.
+
+    With a ``tag`` it takes only a tagged SEND whose match bits are equal where ``ignore`` has no bit set;
+    without, only one that is not tagged.
+    """
 
     index: int
     sges: list[Sge] = field(default_factory=list)
     cookie: object = None
+    tag: int | None = None
+    ignore: int = 0
 
     @property
     def length(self) -> int:
@@ -252,7 +273,8 @@ class Completion:
     ``immediate`` is the 32-bit value as on the wire (big-endian number) or None, ``cause`` a vendor code that
     says more than ``status`` (0 when there is nothing more to say).
 
-    ``invalidated`` is the key that the sender had invalidated here, None when there was none. Of a received
+    ``invalidated`` is the key that the sender had invalidated here, ``tag`` the match bits of a tagged SEND;
+    both are None when there was none. Of a received
     datagram ``length`` includes the 40 bytes for the network header before the data,
     ``source_qpn`` is the sender and ``ip_version`` (4 or 6, else 0) tells what those 40 bytes hold: an IPv6
     header, or twenty zero bytes and an IPv4 header.
@@ -270,6 +292,7 @@ class Completion:
     source_qpn: int = 0
     ip_version: int = 0
     invalidated: int | None = None
+    tag: int | None = None
 
 
 @dataclass(slots=True)
