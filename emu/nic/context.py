@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from emu.checks.hintring import HintRing
     from emu.nic.cq import CompletionQueue
     from emu.nic.mr import MemoryRegion
     from emu.nic.qp import QueuePair
@@ -16,12 +17,16 @@ __all__ = ["Context", "ProtectionDomain"]
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """``number`` is the doorbell page whose writes count as this context's. Holds what the context owns."""
+    """``number`` is the doorbell page whose writes count as this context's. Holds what the context owns.
+
+    ``hints`` is where its submitters tell the checks of themselves, if they do.
+    """
 
     number: int
     pds: dict[int, ProtectionDomain] = field(default_factory=dict)
     cqs: dict[int, CompletionQueue] = field(default_factory=dict)
 
+    hints: HintRing | None = None
     @property
     def empty(self) -> bool:
         """True when it owns nothing (queue pairs and regions hang on its protection domains)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emu.checks.hintring import HintRing
 from emu.clock import Scheduler
 from emu.events import EventBus, Kind
 from emu.fabric.port import Port, Receiver
@@ -105,6 +106,7 @@ class Nic:
         self.qps: ObjectTable[QueuePair] = ObjectTable("queue pair", limits.qps, FIRST_QPN, LAST_NUMBER - 1)
         self._create_engine = create_engine
         self._parse = parse
+        self.checks.attach(self)
         self._endpoint = (
             None if create_endpoint is None else create_endpoint(NicEndpointHost(self.platform, self._wake))
         )
@@ -152,6 +154,10 @@ class Nic:
         if not context.empty:
             if not force:
                 raise NicError(ErrorKind.BUSY, f"context {context.number} still owns objects", "ctx")
+        if force and self.checks.watch is not None:
+            self.checks.watch.context_ends(context)
+        if force or context.empty:
+            self.set_hints(context, None)
             for pd in tuple(context.pds.values()):
                 for qp in tuple(pd.qps.values()):
                     self.destroy_qp(qp)
@@ -322,8 +328,16 @@ class Nic:
         """End a CQ. :raises NicError: BUSY, queue pairs complete to it."""
         users = len(cq.qps) + len(cq.queues)
         if users:
+        if self.checks.watch is not None:
+            self.checks.watch.cq_made(cq)
             raise NicError(ErrorKind.BUSY, f"CQ {cq.number} serves {users} queues", "object")
         cq.close()
+    def set_hints(self, context: Context, ring: HintRing | None) -> None:
+        """Have a process's submitters tell the checks of themselves through ``ring``, or no more."""
+        if context.hints is not None:
+            context.hints.release()
+        context.hints = ring
+
         del self.cqs.items[cq.number]
         del cq.context.cqs[cq.number]
         if cq.eq is not None:
@@ -356,10 +370,14 @@ class Nic:
         """End a queue pair in any state, without completions for what it still had to do."""
         qp.close()
         self.qps.items.pop(qp.number, None)
+        if self.checks.watch is not None:
+            self.checks.watch.qp_made(qp)
         self.well_known = {number: other for number, other in self.well_known.items() if other is not qp}
         self.multicast.forget(qp)
         if self._endpoint is not None:
             self._endpoint.forget_engine(qp.number)
+        if self.checks.watch is not None:
+            self.checks.watch.qp_ends(qp)
 
     def fatal(self, reason: str) -> None:
         """The device gives up: say so on every event queue."""
@@ -407,6 +425,9 @@ class Nic:
         number = packet.dest_qpn
         qp = self.qps.items.get(number) or self.well_known.get(number)
         if qp is None:
+        if self.checks.stopped is not None:
+            self._drop(Drop(f"stopped by {self.checks.stopped.rule.code}"))
+            return
             if number == MULTICAST_QPN:
                 self._receive_multicast(packet, frame)
             else:

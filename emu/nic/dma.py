@@ -10,7 +10,7 @@ from emu.nic.counters import Counters
 from emu.nic.trace import Trace
 from emu.pcie.bus import Bus, BusError, PiecewiseBus
 
-__all__ = ["Dma"]
+__all__ = ["Dma", "QuietDma"]
 
 _READ = Kind.DMA_READ.bit
 _WRITE = Kind.DMA_WRITE.bit

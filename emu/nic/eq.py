@@ -85,6 +85,8 @@ class EventQueue:
         self.producer = (self.producer + 1) & MASK
         if self.armed:
             self._interrupt()
+        elif platform.checks.watch is not None:
+            platform.checks.watch.eq_waits(self)
 
     def consume(self, index: int, *, arm: bool = True) -> None:
         """The driver read every event before ``index``; re-arms the vector, if ``arm`` says so."""

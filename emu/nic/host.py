@@ -164,7 +164,7 @@ class QpHost:
             raise self._unreachable(error) from None
         watch = self._platform.checks.watch
         if watch is not None:
-            watch.landed(self._qp, address, size, operation.adds)
+            watch.landed(self._qp, address, size, operation.add)
         return old
 
     def take_receive(self) -> ReceiveRequest | None:

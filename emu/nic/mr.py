@@ -225,6 +225,10 @@ class MemoryKeys:
                 f"{self._most_pieces}; deregister regions, or use larger pages",
             )
 
+    def region(self, key: int) -> MemoryRegion | None:
+        """The region of a key in use."""
+        return self._by_key.get(key)
+
     def get(self, key: int, field: str) -> MemoryRegion:
         """The region of a command's parameter. :raises NicError: BAD_OBJECT with the reason."""
         region = self._by_key.get(key) or self._table.items.get(key >> 8)

@@ -167,6 +167,7 @@ class QueuePair:
         "attributes",
         "closed",
         "completed",
+        "condemned",
         "doorbell",
         "engine",
         "fatal",
@@ -220,6 +221,8 @@ class QueuePair:
         self._failing = False
         self.timer: Timer | None = None
         self.recovery: Timer | None = None
+        self.condemned = False
+        """Ended by a rule, and no completion has said so yet."""
         self._watch: Timer | None = None
         self.fault: WqeFault | None = None
         self.local: SendRequest | None = None
@@ -284,6 +287,9 @@ class QueuePair:
 
     def moved(self, state: QpState, reason: str) -> None:
         """The engine changed the state itself; SQD means that the send queue is drained now."""
+        watch = self._platform.checks.watch
+        if watch is not None:
+            watch.modified(self)
         previous = self.state
         self.state = state
         self.attributes.state = state
@@ -348,6 +354,13 @@ class QueuePair:
 
     def close(self) -> None:
         """End it: timers stop, memory is unpinned, whatever its engine still says is ignored."""
+    def condemn(self, rule: Rule) -> None:
+        """Enter ERR because of a broken rule; the first element that is flushed completes with that cause."""
+        if self.closed or self.state in (QpState.RESET, QpState.ERR):
+            return
+        self.condemned = True
+        self.enter_error(f"{rule.code} ends its queue pair")
+
         self.closed = True
         self._stop_timers()
         self.sq.release()
@@ -425,6 +438,7 @@ class QueuePair:
 
     def _look_for_receives(self) -> None:
         """Have the receive ring looked at again and again while in error."""
+        self.condemned = False
         self._watch = None
         if self.closed or self.state is not QpState.ERR or self.receive is None:
             return

@@ -56,6 +56,14 @@ class DoorbellRecord:
         """
         return self._format.send(self._read(), last)
 
+    def peek(self, dma: Dma, last: int) -> tuple[int, int]:
+        """Receive and send index, by way of ``dma``; ``last`` is the send index known so far.
+
+        :raises BusError: the record is unreachable.
+        """
+        data = self._memory.pages.read(dma, self._memory.offset, self._format.size)
+        return self._format.receive(data, last), self._format.send(data, last)
+
     def receive(self, last: int) -> int:
         """Running index of the next free receive slot; ``last`` is the one known so far.
 

@@ -62,6 +62,19 @@ class Ring:
             return self._read(slot, count)
         return self._read(slot, head) + self._read(0, count - head)
 
+    def peek(self, dma: Dma, index: int, count: int) -> bytes:
+        """As :meth:`read`, by way of ``dma``. :raises BusError: the ring is unreachable."""
+        slot = index & self.mask
+        head = min(count, self.size - slot)
+        size = self.slot_size
+        data = self._pages.read(dma, self._offset + slot * size, head * size)
+        return data if count <= head else data + self._pages.read(dma, self._offset, (count - head) * size)
+
+    def place(self, index: int) -> int:
+        """Bus address of a slot."""
+        at = self._offset + (index & self.mask) * self.slot_size
+        return self._pages.segments(at, self.slot_size)[0][0]
+
     def write(self, index: int, body: bytes, commit: bytes) -> None:
         """Fill one slot:
 

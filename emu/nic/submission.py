@@ -89,6 +89,9 @@ class Submission:
 
         One that breaks a rule is ignored.
         """
+        watch = self._platform.checks.watch
+        if watch is not None:
+            watch.ringing(qp, index)
         if qp.state in _NO_SEND:
             qp.refuse_doorbell(
                 Rule.C21_STATE, index, f"send doorbell in {qp.state.name}; move the QP to RTS before posting"
@@ -196,6 +199,8 @@ class Submission:
         self._scheduled = False
         ready = self._ready
         platform = self._platform
+        if platform.checks.stopped is not None:
+            return
         if ready and platform.port.backlog >= BACKLOG:
             self._scheduled = True
             platform.scheduler.call_at(platform.scheduler.now() + HOLD, self._run)
@@ -273,6 +278,9 @@ class Submission:
         if not found:
             text = f"doorbell index {qp.doorbell} covers only a part of the descriptor at index {first}"
             found = [WqeFault(first, Rule.C03_STALE, Cause.BAD_LENGTH, text, count)]
+        watch = platform.checks.watch
+        if watch is not None:
+            watch.fetched(qp, first, count, burst, found)
         engine = qp.engine
         for request in found:
             if isinstance(request, WqeFault):

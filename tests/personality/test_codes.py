@@ -7,7 +7,6 @@ import enum
 
 import pytest
 
-from emu.nic.checks import Rule
 from emu.nic.counters import Counters
 from emu.nic.cq import CqMode, CqOverrun
 from emu.nic.engine import AsyncEvent
@@ -28,7 +27,6 @@ def numbers(kind: type[enum.IntEnum]) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("core", "contract"),
     [
-        (Rule, codes.CheckId),
         (Cause, codes.VendorCause),
         (CqMode, codes.CqMode),
         (CqOverrun, codes.CqOverrun),

@@ -103,6 +103,11 @@ class AdminQueue:
         return True
 
     def _schedule(self) -> None:
+    @property
+    def busy(self) -> bool:
+        """Whether commands wait to be carried out."""
+        return self.head != self._tail
+
         if not self._scheduled:
             self._scheduled = True
             turn = self._turn

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from emu.checks.rule import Action, Rule
 from emu.events import Kind
 from emu.nic.device import Nic
 from emu.personality.vrnic.admin import AdminQueue
@@ -31,6 +32,14 @@ COUNTER_END = COUNTER_OFFSET + 8 * len(COUNTERS)
 _READ = Kind.MMIO_READ.bit
 _WRITE = Kind.MMIO_WRITE.bit
 _MASK32 = 0xFFFFFFFF
+_RULES = frozenset(int(rule) for rule in Rule)
+_ACTIONS = frozenset(int(action) for action in Action)
+_STILL = frozenset(
+    register.name
+    for register in NIC_REGISTERS
+    if not register.name.startswith("CHECK_") and register.name != "PORT_STATE"
+)
+"""Registers that change only by a write, or by a command that is under way."""
 _CONTROL_BITS = int(ControlBits.RESET | ControlBits.ENABLE)
 
 
@@ -42,8 +51,16 @@ class NicRegisters:
     counted.
     """
 
-    def __init__(self, nic: Nic, admin: AdminQueue, reset: Callable[[], None], doorbell_pages: int) -> None:
-        """``reset`` is called for CONTROL.RESET."""
+    def __init__(
+        self,
+        nic: Nic,
+        admin: AdminQueue,
+        reset: Callable[[], None],
+        doorbell_pages: int,
+        *,
+        mapped_doorbells: bool = False,
+    ) -> None:
+        """``reset`` is called for CONTROL.RESET; ``mapped_doorbells`` is what DOORBELL_MODE says."""
         self._nic = nic
         self._admin = admin
         self._reset = reset
@@ -85,6 +102,9 @@ class NicRegisters:
             "CHECK_QPN": lambda: checks.last_qpn,
             "CHECK_INDEX": lambda: checks.last_index,
         }
+            "CHECK_SELECT": lambda: int(checks.selected),
+            "CHECK_ACTION": lambda: int(checks.actions.get(checks.selected, Action.OFF)),
+            "CHECK_SELECTED": lambda: checks.counts.get(checks.selected, 0),
 
     def read(self, offset: int, size: int) -> bytes:
         """Read a register, or half of one."""
@@ -95,9 +115,13 @@ class NicRegisters:
             counters.bad_mmio += 1
             self._trace(Kind.MMIO_READ, offset, size, 0, "no such register or width; reads 0")
             return bytes(size)
+            self._missing(offset, size, "no such register or width")
         name, shift, value = found
         part = (value() >> shift) & ((1 << 8 * size) - 1)
         if self._nic.platform.events.mask & _READ:
+        watch = self._nic.checks.watch
+        if watch is not None:
+            watch.registers.read(offset, part, name, name not in _STILL or self._admin.busy)
             self._trace(Kind.MMIO_READ, offset, size, part, f"{name} is {part:#x}")
         return part.to_bytes(size, "little")
 
@@ -110,11 +134,21 @@ class NicRegisters:
             found = self._locate(offset, size)
             self._trace(Kind.MMIO_WRITE, offset, size, value, f"{found[0] if found else '?'} = {value:#x}")
         refusal = self._store(offset, size, value)
+        watch = self._nic.checks.watch
+        if watch is not None:
+            watch.registers.wrote()
         if refusal:
             counters.bad_mmio += 1
             self._trace(Kind.MMIO_WRITE, offset, size, value, f"ignored: {refusal}")
+            self._missing(offset, size, refusal)
 
     def snapshot(self) -> list[dict[str, object]]:
+    def _missing(self, offset: int, size: int, why: str) -> None:
+        watch = self._nic.checks.watch
+        if watch is not None:
+            near = min(NIC_REGISTERS, key=lambda register: abs(register.offset - offset))
+            watch.registers.missing(offset, size, f"{why}; near it is {near.name} at {near.offset:#x}")
+
         """Every named register with its value, read without counting or tracing."""
         return [
             {
@@ -182,6 +216,8 @@ class NicRegisters:
         if name == "ADMIN_DOORBELL":
             return "" if admin.ring(value) else "the admin queue is not enabled"
         if admin.enabled:
+        if name in ("CHECK_SELECT", "CHECK_ACTION"):
+            return self._choose(name, value)
             return f"{name} is latched while CONTROL.ENABLE is 1"
         if name == "ADMIN_LOG_SIZE":
             admin.log_size = value
@@ -192,6 +228,19 @@ class NicRegisters:
         return ""
 
     def _control(self, value: int) -> str:
+    def _choose(self, name: str, value: int) -> str:
+        """Select a rule, or set the selected one's action."""
+        checks = self._nic.checks
+        if name == "CHECK_SELECT":
+            if value not in _RULES:
+                return f"there is no rule {value}"
+            checks.selected = Rule(value)
+        elif checks.selected not in checks.actions or value not in _ACTIONS:
+            return f"rule {int(checks.selected)} has no action {value}"
+        else:
+            checks.set(checks.selected, Action(value))
+        return ""
+
         if value & ~_CONTROL_BITS:
             return f"CONTROL {value:#x} has unknown bits"
         if value & ControlBits.RESET:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 
+from emu.checks.rule import Action, Rule
+
 
 class AdminOpcode(enum.IntEnum):
     """First field of an admin command."""
@@ -149,36 +151,10 @@ class FatalCause(enum.IntEnum):
     INTERNAL = 5
 
 
-class CheckId(enum.IntEnum):
-    """Rules a driver or kernel can break (number of the check: C01 is 1)."""
-
-    NONE = 0
-    C01_INDEX = 1
-    """Running index in a WQE is not the expected one."""
-    C02_OWNER = 2
-    """QPN echo differs, or the doorbell came through another context's page."""
-    C03_STALE = 3
-    """A doorbell covers a slot that was not written in this pass (phase)."""
-    C06_AHEAD = 6
-    """A doorbell is more than a ring ahead of what completed."""
-    C07_OLDER = 7
-    """A doorbell older than the last one."""
-    C08_DBR = 8
-    """Doorbell record and doorbell disagree where the policy forbids it."""
-    C12_WIDTH = 12
-    """A doorbell was not one aligned 64-bit store."""
-    C15_CQ_OVERRUN = 15
-    """A completion found its CQ full."""
-    C19_CONSUMER = 19
-    """A consumer index ahead of the producer's."""
-    C21_STATE = 21
-    """Work was rung on a QP that is not in RTS."""
-    C22_KEY = 22
-    """A key, bound, domain or right did not allow an access."""
-    C23_ATOMIC = 23
-    """An atomic's target is misaligned or not atomic-capable."""
-    C29_UNSUPPORTED = 29
-    """An opcode or flag this device or QP does not offer."""
+CheckAction = Action
+"""What CHECK_ACTION takes."""
+CheckId = Rule
+"""Rules a driver or kernel can break; what they say is in :mod:`emu.checks`."""
 
 
 class VendorCause(enum.IntEnum):
@@ -205,3 +181,4 @@ class VendorCause(enum.IntEnum):
     SEQUENCE_RETRIES = 34
     RNR_RETRIES = 35
     FLUSHED = 48
+    RULE_BROKEN = 49

@@ -9,7 +9,7 @@ NIC BAR0 (64 KiB, trapped)::
     0x100  admin queue                              bases, doorbell, head
     0x200  event queue consumer indices             8 bytes each
     0x400  counters                                 8 bytes each, read only
-    0x800  last rule violation                      read only
+    0x800  rules: last violation, actions           read only, read/write
 """
 
 from __future__ import annotations
@@ -147,6 +147,16 @@ EQ_CONSUMER_OFFSET = 0x200
 32 bits); writing it also re-arms the queue's vector.
 """
 COUNTER_OFFSET = 0x400
+    Register("CHECK_SELECT", 0x814, 4, RW, "rule that the next two registers are about (a CheckId)"),
+    Register(
+        "CHECK_ACTION",
+        0x818,
+        4,
+        RW,
+        "action of the selected rule (a CheckAction)",
+        "ignored for a rule or an action that does not exist",
+    ),
+    Register("CHECK_SELECTED", 0x820, 8, RO, "violations of the selected rule since reset"),
 """COUNTER[i], 8 bytes apart, read only, in the order of COUNTERS."""
 
 COUNTERS: tuple[tuple[str, str], ...] = (

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from construct import Struct
 
+from emu.checks.catalogue import CHECKS
 from emu.nic.work import CompletionOpcode, ModifyMask, Opcode, QpState, Status, Transport
 from emu.personality.vrnic.contract import (
     ABI_MAJOR,
@@ -97,8 +98,7 @@ def render_document() -> str:
         "## Rules the device checks",
         prose.CHECKS,
         _checks(),
-        "## What is not checked",
-        prose.NOT_CHECKED,
+        _numbers(codes.CheckAction),
         "## vGPU",
         prose.VGPU,
         _registers(registers.GPU_REGISTERS),
@@ -247,13 +247,11 @@ def _commands() -> list[str]:
 
 
 def _checks() -> str:
-    notes = notes_of(codes.CheckId)
     return _table(
-        ("Number", "Rule", "What is wrong", "What happens"),
-        (
-            (str(check.value), f"`{check.name}`", notes[check.name], prose.CHECK_ACTIONS[check])
-            if check is not codes.CheckId.NONE
-            else ("0", f"`{check.name}`", "Nothing since the last reset.", "")
-            for check in codes.CheckId
-        ),
+        ("Number", "Rule", "What must hold", "What happens"),
+        [
+            (str(int(rule)), f"`{rule.name}`", check.sentence, check.happens)
+            for rule, check in CHECKS.items()
+            if "vrnic" in check.personalities
+        ],
     )

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from construct import Array, Bytes, Construct, FormatField, Renamed, Struct
 
+from emu.checks.catalogue import CHECKS
+from emu.checks.rule import Rule
 from emu.nic import work
 from emu.personality.vrnic.contract import codes, commands, descriptors, registers
 
@@ -120,6 +122,7 @@ ENUMS: tuple[EnumEntry, ...] = (
     EnumEntry(codes.EventType, "vrnic_event", "VRNIC_EVENT", "event types", True),
     EnumEntry(codes.MrKind, "vrnic_mr_kind", "VRNIC_MR_KIND", "where a region's pages are"),
     EnumEntry(codes.MrFlags, None, "VRNIC_MR", "REG_MR flags"),
+    EnumEntry(codes.CheckAction, "vrnic_check_action", "VRNIC_CHECK_ACTION", "what CHECK_ACTION takes"),
     EnumEntry(codes.CqMode, "vrnic_cq_mode", "VRNIC_CQ_MODE", "how a CQ reports"),
     EnumEntry(codes.CqOverrun, "vrnic_cq_overrun", "VRNIC_CQ_OVERRUN", "what happens when a ring CQ is full"),
     EnumEntry(codes.DbrPolicy, "vrnic_dbr_policy", "VRNIC_DBR", "what the doorbell record means"),
@@ -179,7 +182,14 @@ def _shape(construct: Construct) -> tuple[int, int]:
 
 
 def notes_of(numbers: type[enum.Enum]) -> dict[str, str]:
-    """The string literal after each member of the class, as one line; members without one are absent."""
+    """The string literal after each member of the class, as one line; members without one are absent.
+
+    Rules have their sentences in the catalogue.
+    """
+    if numbers is Rule:
+        return {"NONE": "Nothing since the last reset."} | {
+            rule.name: check.sentence for rule, check in CHECKS.items()
+        }
     tree = ast.parse(textwrap.dedent(inspect.getsource(numbers)))
     notes: dict[str, str] = {}
     name: str | None = None

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from emu.personality.vrnic.contract.codes import AdminOpcode, CheckId
+from emu.personality.vrnic.contract.codes import AdminOpcode
 
 __all__ = [
     "ADMIN_QUEUE",
     "BRING_UP",
     "CHECKS",
-    "CHECK_ACTIONS",
     "COMMAND_NOTES",
     "COMPLETION",
     "DOORBELL_RECORD",
@@ -17,7 +16,6 @@ __all__ = [
     "EVENTS",
     "FUNCTIONS",
     "INTRODUCTION",
-    "NOT_CHECKED",
     "REGISTER_RULES",
     "SUBMISSION",
     "VGPU",
@@ -193,49 +191,11 @@ enough for the CQs and QPs that report to it."""
 
 CHECKS = """\
 Each violation adds to `CHECK_COUNT` and `check_violations`, is kept in `CHECK_ID`, `CHECK_QPN` and
-`CHECK_INDEX` until the next one, and gives one trace line that names the object and what to do."""
-
-CHECK_ACTIONS: dict[CheckId, str] = {
-    CheckId.C01_INDEX: "Error completion LOC_QP_OP_ERR, cause INDEX_MISMATCH; QP to ERR.",
-    CheckId.C02_OWNER: (
-        "WQE: error completion LOC_QP_OP_ERR, cause QPN_MISMATCH; QP to ERR. Doorbell: ignored."
-    ),
-    CheckId.C03_STALE: "Error completion LOC_QP_OP_ERR, cause PHASE_STALE; QP to ERR.",
-    CheckId.C06_AHEAD: "Doorbell ignored.",
-    CheckId.C07_OLDER: "Doorbell ignored.",
-    CheckId.C08_DBR: "Doorbell ignored (policy STRICT).",
-    CheckId.C12_WIDTH: "Doorbell ignored.",
-    CheckId.C15_CQ_OVERRUN: "Event CQ_ERR; the CQ stops; its QPs go to ERR (overrun policy ERROR).",
-    CheckId.C19_CONSUMER: "Consumer index ignored.",
-    CheckId.C21_STATE: "Doorbell ignored.",
-    CheckId.C22_KEY: (
-        "Error completion LOC_PROT_ERR, or a NAK that the peer reports as REM_ACCESS_ERR; QP to ERR."
-    ),
-    CheckId.C23_ATOMIC: "NAK that the peer reports as REM_INV_REQ_ERR or REM_ACCESS_ERR; QP to ERR.",
-    CheckId.C29_UNSUPPORTED: (
-        "WQE: error completion LOC_QP_OP_ERR, cause BAD_OPCODE or BAD_FLAGS; QP to ERR."
-    ),
-}
-
-NOT_CHECKED = """\
-A guest that gets no complaint is not thereby correct. This device cannot see, or does not look for:
-
-* **Memory order between the stores of a GPU thread.** Stores of one guest processor arrive in order here.
-  A missing fence between WQE, record and doorbell, a scope too narrow, or a wrong lock discipline goes
-  unnoticed, and fails on silicon.
-* **A WQE or payload changed after its doorbell.** Slots are read once and not compared later; payload is
-  read when it is sent, and again when it is sent again.
-* **Reuse of a slot or buffer that is still in flight**, unless the doorbell gives it away (C06).
-* **Combined or torn stores.** Only whole accesses of the size the processor made arrive; write-combining
-  buffers, which reorder and split, are not modelled.
-* **Lost or late doorbells.** All doorbells arrive. A kernel that relies on the record, or on ringing
-  again, is not tested.
-* **Memory that software should have prepared**: CQ and EQ rings that were not zeroed, rings that overlap
-  each other.
-* **Whether anyone looks at completions and errors**, or polls for ever.
-* **Relaxed ordering.** WRITEs of a QP arrive in order here; code that wrongly relies on order between QPs
-  or within an unordered transport is not caught by RC.
-* **Real time.** Latencies and rates are those of an emulator."""
+`CHECK_INDEX` until the next one, and gives one trace line that names the object and what to do. What the
+device does anyway is in the table. What it does besides is the rule's action: store the rule's number to
+`CHECK_SELECT`, and read or store `CHECK_ACTION`; `CHECK_SELECTED` counts that rule alone. A reset brings
+back the actions that the lab began with. What each rule needs, and what it misses, is in
+`emu/checks/CHECKS.md` and `emu/checks/LIMITS.md`."""
 
 VGPU = """\
 A 3D controller with memory behind BAR2 that the guest maps and the NIC reaches by bus address. It has no
