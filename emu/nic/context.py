@@ -25,8 +25,8 @@ class Context:
     number: int
     pds: dict[int, ProtectionDomain] = field(default_factory=dict)
     cqs: dict[int, CompletionQueue] = field(default_factory=dict)
-
     hints: HintRing | None = None
+
     @property
     def empty(self) -> bool:
         """True when it owns nothing (queue pairs and regions hang on its protection domains)."""

@@ -104,9 +104,9 @@ class Nic:
         self.eqs: ObjectTable[EventQueue] = ObjectTable("event queue", limits.eqs, 0, limits.eqs - 1)
         self.cqs: ObjectTable[CompletionQueue] = ObjectTable("completion queue", limits.cqs, 1, LAST_NUMBER)
         self.qps: ObjectTable[QueuePair] = ObjectTable("queue pair", limits.qps, FIRST_QPN, LAST_NUMBER - 1)
+        self.checks.attach(self)
         self._create_engine = create_engine
         self._parse = parse
-        self.checks.attach(self)
         self._endpoint = (
             None if create_endpoint is None else create_endpoint(NicEndpointHost(self.platform, self._wake))
         )
@@ -151,13 +151,13 @@ class Nic:
 
         :raises NicError: BUSY, it owns something and ``force`` does not say to destroy that too.
         """
-        if not context.empty:
-            if not force:
-                raise NicError(ErrorKind.BUSY, f"context {context.number} still owns objects", "ctx")
         if force and self.checks.watch is not None:
             self.checks.watch.context_ends(context)
         if force or context.empty:
             self.set_hints(context, None)
+        if not context.empty:
+            if not force:
+                raise NicError(ErrorKind.BUSY, f"context {context.number} still owns objects", "ctx")
             for pd in tuple(context.pds.values()):
                 for qp in tuple(pd.qps.values()):
                     self.destroy_qp(qp)
@@ -322,22 +322,22 @@ class Nic:
         context.cqs[number] = cq
         if eq is not None:
             eq.cqs.add(number)
-        return cq
-
-    def destroy_cq(self, cq: CompletionQueue) -> None:
-        """End a CQ. :raises NicError: BUSY, queue pairs complete to it."""
-        users = len(cq.qps) + len(cq.queues)
-        if users:
         if self.checks.watch is not None:
             self.checks.watch.cq_made(cq)
-            raise NicError(ErrorKind.BUSY, f"CQ {cq.number} serves {users} queues", "object")
-        cq.close()
+        return cq
+
     def set_hints(self, context: Context, ring: HintRing | None) -> None:
         """Have a process's submitters tell the checks of themselves through ``ring``, or no more."""
         if context.hints is not None:
             context.hints.release()
         context.hints = ring
 
+    def destroy_cq(self, cq: CompletionQueue) -> None:
+        """End a CQ. :raises NicError: BUSY, queue pairs complete to it."""
+        users = len(cq.qps) + len(cq.queues)
+        if users:
+            raise NicError(ErrorKind.BUSY, f"CQ {cq.number} serves {users} queues", "object")
+        cq.close()
         del self.cqs.items[cq.number]
         del cq.context.cqs[cq.number]
         if cq.eq is not None:
@@ -364,20 +364,20 @@ class Nic:
         number = self.qps.reserve()
         qp = QueuePair(self.platform, number, config, self.keys, self.submission, self._engine)
         self.qps.items[number] = qp
+        if self.checks.watch is not None:
+            self.checks.watch.qp_made(qp)
         return qp
 
     def destroy_qp(self, qp: QueuePair) -> None:
         """End a queue pair in any state, without completions for what it still had to do."""
+        if self.checks.watch is not None:
+            self.checks.watch.qp_ends(qp)
         qp.close()
         self.qps.items.pop(qp.number, None)
-        if self.checks.watch is not None:
-            self.checks.watch.qp_made(qp)
         self.well_known = {number: other for number, other in self.well_known.items() if other is not qp}
         self.multicast.forget(qp)
         if self._endpoint is not None:
             self._endpoint.forget_engine(qp.number)
-        if self.checks.watch is not None:
-            self.checks.watch.qp_ends(qp)
 
     def fatal(self, reason: str) -> None:
         """The device gives up: say so on every event queue."""
@@ -418,6 +418,9 @@ class Nic:
         if frame[:6] not in self.addresses and not (frame and frame[0] & 1):
             self._drop(Drop("for another station"))
             return
+        if self.checks.stopped is not None:
+            self._drop(Drop(f"stopped by {self.checks.stopped.rule.code}"))
+            return
         packet = self._parse(frame)
         if isinstance(packet, Drop):
             self._receive_other(frame, packet)
@@ -425,9 +428,6 @@ class Nic:
         number = packet.dest_qpn
         qp = self.qps.items.get(number) or self.well_known.get(number)
         if qp is None:
-        if self.checks.stopped is not None:
-            self._drop(Drop(f"stopped by {self.checks.stopped.rule.code}"))
-            return
             if number == MULTICAST_QPN:
                 self._receive_multicast(packet, frame)
             else:

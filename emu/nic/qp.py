@@ -218,11 +218,11 @@ class QueuePair:
         self.state = QpState.RESET
         self.closed = False
         self.queued = False
+        self.condemned = False
+        """Ended by a rule, and no completion has said so yet."""
         self._failing = False
         self.timer: Timer | None = None
         self.recovery: Timer | None = None
-        self.condemned = False
-        """Ended by a rule, and no completion has said so yet."""
         self._watch: Timer | None = None
         self.fault: WqeFault | None = None
         self.local: SendRequest | None = None
@@ -284,12 +284,12 @@ class QueuePair:
                 attributes.sqd_notify = False
         attributes.state = target
         self._enter(attributes, previous, "modify")
-
-    def moved(self, state: QpState, reason: str) -> None:
-        """The engine changed the state itself; SQD means that the send queue is drained now."""
         watch = self._platform.checks.watch
         if watch is not None:
             watch.modified(self)
+
+    def moved(self, state: QpState, reason: str) -> None:
+        """The engine changed the state itself; SQD means that the send queue is drained now."""
         previous = self.state
         self.state = state
         self.attributes.state = state
@@ -347,13 +347,6 @@ class QueuePair:
             rule, f"QP {self.number:#x}: {text}; doorbell ignored", qpn=self.number, index=index
         )
 
-    def note_completion(self, completion: Completion) -> None:
-        """Latch the first failure."""
-        if self.first_error is None and completion.cause != Cause.FLUSHED:
-            self.first_error = FirstError(completion.index, completion.status, completion.cause)
-
-    def close(self) -> None:
-        """End it: timers stop, memory is unpinned, whatever its engine still says is ignored."""
     def condemn(self, rule: Rule) -> None:
         """Enter ERR because of a broken rule; the first element that is flushed completes with that cause."""
         if self.closed or self.state in (QpState.RESET, QpState.ERR):
@@ -361,6 +354,13 @@ class QueuePair:
         self.condemned = True
         self.enter_error(f"{rule.code} ends its queue pair")
 
+    def note_completion(self, completion: Completion) -> None:
+        """Latch the first failure."""
+        if self.first_error is None and completion.cause != Cause.FLUSHED:
+            self.first_error = FirstError(completion.index, completion.status, completion.cause)
+
+    def close(self) -> None:
+        """End it: timers stop, memory is unpinned, whatever its engine still says is ignored."""
         self.closed = True
         self._stop_timers()
         self.sq.release()
@@ -431,6 +431,7 @@ class QueuePair:
         self.local = None
         self.first_error = None
         self.fatal = False
+        self.condemned = False
         self._failing = False
         self._drain_wanted = False
         if self.receive is not None:
@@ -438,7 +439,6 @@ class QueuePair:
 
     def _look_for_receives(self) -> None:
         """Have the receive ring looked at again and again while in error."""
-        self.condemned = False
         self._watch = None
         if self.closed or self.state is not QpState.ERR or self.receive is None:
             return

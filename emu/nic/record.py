@@ -64,6 +64,13 @@ class DoorbellRecord:
         data = self._memory.pages.read(dma, self._memory.offset, self._format.size)
         return self._format.receive(data, last), self._format.send(data, last)
 
+    def send_near(self, last: int) -> int:
+        """As :meth:`send`, but the index closest to ``last``: the record may also be behind it.
+
+        :raises BusError: the record is unreachable.
+        """
+        return self._format.send(self._read(), (last - HALF) & MASK)
+
     def receive(self, last: int) -> int:
         """Running index of the next free receive slot; ``last`` is the one known so far.
 

@@ -181,6 +181,55 @@ class Submission:
             return None
         return index
 
+    def _later(self, qp: QueuePair, record: DoorbellRecord, index: int) -> int | None:
+        """The later one of doorbell and record, None when the record cannot be read.
+
+        The record may be ahead when several doorbells are on their way, and behind where the doorbell is stored
+        before and after it.
+        """
+        try:
+            recorded = record.send_near(qp.doorbell)
+        except BusError as error:
+            self._platform.counters.doorbells_ignored += 1
+            qp.fail_soon(f"doorbell record: {error}")
+            return None
+        if record.rung is not None and ahead(index, record.rung) < 0:
+            self._platform.checks.report(
+                Rule.C07_OLDER,
+                f"QP {qp.number:#x}: send doorbell index {index} is older than the last one's {record.rung}; "
+                "serialise the doorbells of a QP",
+                qpn=qp.number,
+                index=index,
+            )
+        else:
+            record.rung = index
+        return index if ahead(index, recorded) > 0 else recorded
+
+    def push(self, qp: QueuePair, index: int, wqe: bytes, slots: int) -> None:
+        """The next descriptor of ``qp``, which takes ``slots`` slots from ``index`` on, came with its doorbell.
+
+        It is carried out as it came; the ring must hold the same.
+        """
+        platform = self._platform
+        qp.pushed = wqe.ljust(slots * qp.sq.slot_size, b"\0")
+        platform.counters.pushed_wqes += 1
+        if platform.events.mask & _DOORBELL:
+            self._trace(qp, index, "descriptor pushed at index", f"{len(wqe)} bytes")
+        try:
+            ring = qp.sq.read(index, slots)
+        except BusError as error:
+            qp.fail_soon(f"send ring: {error}")
+            return
+        if ring[: len(wqe)] != wqe:
+            at = next(place for place, byte in enumerate(wqe) if ring[place] != byte)
+            platform.checks.report(
+                Rule.C04_CHANGED,
+                f"QP {qp.number:#x}: the descriptor pushed at index {index} differs from the ring's from byte {at} "
+                "on; write the same to both, the ring first",
+                qpn=qp.number,
+                index=index,
+            )
+
     def _recover(self, qp: QueuePair, record: DoorbellRecord) -> None:
         qp.recovery = None
         if qp.closed or qp.state in _NO_SEND:

@@ -102,12 +102,12 @@ class AdminQueue:
         self._schedule()
         return True
 
-    def _schedule(self) -> None:
     @property
     def busy(self) -> bool:
         """Whether commands wait to be carried out."""
         return self.head != self._tail
 
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             turn = self._turn

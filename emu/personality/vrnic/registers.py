@@ -101,10 +101,10 @@ class NicRegisters:
             "CHECK_ID": lambda: int(checks.last_rule),
             "CHECK_QPN": lambda: checks.last_qpn,
             "CHECK_INDEX": lambda: checks.last_index,
-        }
             "CHECK_SELECT": lambda: int(checks.selected),
             "CHECK_ACTION": lambda: int(checks.actions.get(checks.selected, Action.OFF)),
             "CHECK_SELECTED": lambda: checks.counts.get(checks.selected, 0),
+        }
 
     def read(self, offset: int, size: int) -> bytes:
         """Read a register, or half of one."""
@@ -114,14 +114,14 @@ class NicRegisters:
         if found is None:
             counters.bad_mmio += 1
             self._trace(Kind.MMIO_READ, offset, size, 0, "no such register or width; reads 0")
-            return bytes(size)
             self._missing(offset, size, "no such register or width")
+            return bytes(size)
         name, shift, value = found
         part = (value() >> shift) & ((1 << 8 * size) - 1)
-        if self._nic.platform.events.mask & _READ:
         watch = self._nic.checks.watch
         if watch is not None:
             watch.registers.read(offset, part, name, name not in _STILL or self._admin.busy)
+        if self._nic.platform.events.mask & _READ:
             self._trace(Kind.MMIO_READ, offset, size, part, f"{name} is {part:#x}")
         return part.to_bytes(size, "little")
 
@@ -133,22 +133,22 @@ class NicRegisters:
         if self._nic.platform.events.mask & _WRITE:
             found = self._locate(offset, size)
             self._trace(Kind.MMIO_WRITE, offset, size, value, f"{found[0] if found else '?'} = {value:#x}")
-        refusal = self._store(offset, size, value)
         watch = self._nic.checks.watch
         if watch is not None:
             watch.registers.wrote()
+        refusal = self._store(offset, size, value)
         if refusal:
             counters.bad_mmio += 1
-            self._trace(Kind.MMIO_WRITE, offset, size, value, f"ignored: {refusal}")
             self._missing(offset, size, refusal)
+            self._trace(Kind.MMIO_WRITE, offset, size, value, f"ignored: {refusal}")
 
-    def snapshot(self) -> list[dict[str, object]]:
     def _missing(self, offset: int, size: int, why: str) -> None:
         watch = self._nic.checks.watch
         if watch is not None:
             near = min(NIC_REGISTERS, key=lambda register: abs(register.offset - offset))
             watch.registers.missing(offset, size, f"{why}; near it is {near.name} at {near.offset:#x}")
 
+    def snapshot(self) -> list[dict[str, object]]:
         """Every named register with its value, read without counting or tracing."""
         return [
             {
@@ -215,9 +215,9 @@ class NicRegisters:
             return self._control(value)
         if name == "ADMIN_DOORBELL":
             return "" if admin.ring(value) else "the admin queue is not enabled"
-        if admin.enabled:
         if name in ("CHECK_SELECT", "CHECK_ACTION"):
             return self._choose(name, value)
+        if admin.enabled:
             return f"{name} is latched while CONTROL.ENABLE is 1"
         if name == "ADMIN_LOG_SIZE":
             admin.log_size = value
@@ -227,7 +227,6 @@ class NicRegisters:
             admin.reply_base = _merge(admin.reply_base, at, size, value)
         return ""
 
-    def _control(self, value: int) -> str:
     def _choose(self, name: str, value: int) -> str:
         """Select a rule, or set the selected one's action."""
         checks = self._nic.checks
@@ -241,6 +240,7 @@ class NicRegisters:
             checks.set(checks.selected, Action(value))
         return ""
 
+    def _control(self, value: int) -> str:
         if value & ~_CONTROL_BITS:
             return f"CONTROL {value:#x} has unknown bits"
         if value & ControlBits.RESET:

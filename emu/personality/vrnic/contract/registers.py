@@ -139,14 +139,6 @@ NIC_REGISTERS: tuple[Register, ...] = (
     Register("CHECK_ID", 0x808, 4, RO, "rule of the last violation (a CheckId)"),
     Register("CHECK_QPN", 0x80C, 4, RO, "its queue pair, 0 if none"),
     Register("CHECK_INDEX", 0x810, 4, RO, "its running WQE index, 0 if none"),
-)
-
-EQ_CONSUMER_OFFSET = 0x200
-"""EQ_CONSUMER[n], 8 bytes apart, write only: running index of the next event of EQ n the driver will read
-(low
-32 bits); writing it also re-arms the queue's vector.
-"""
-COUNTER_OFFSET = 0x400
     Register("CHECK_SELECT", 0x814, 4, RW, "rule that the next two registers are about (a CheckId)"),
     Register(
         "CHECK_ACTION",
@@ -157,6 +149,14 @@ COUNTER_OFFSET = 0x400
         "ignored for a rule or an action that does not exist",
     ),
     Register("CHECK_SELECTED", 0x820, 8, RO, "violations of the selected rule since reset"),
+)
+
+EQ_CONSUMER_OFFSET = 0x200
+"""EQ_CONSUMER[n], 8 bytes apart, write only: running index of the next event of EQ n the driver will read
+(low
+32 bits); writing it also re-arms the queue's vector.
+"""
+COUNTER_OFFSET = 0x400
 """COUNTER[i], 8 bytes apart, read only, in the order of COUNTERS."""
 
 COUNTERS: tuple[tuple[str, str], ...] = (

@@ -117,12 +117,12 @@ ENUMS: tuple[EnumEntry, ...] = (
     EnumEntry(
         codes.CheckId, "vrnic_check", "VRNIC_CHECK", "rules a driver or kernel can break (CHECK_ID)", True
     ),
+    EnumEntry(codes.CheckAction, "vrnic_check_action", "VRNIC_CHECK_ACTION", "what CHECK_ACTION takes"),
     EnumEntry(codes.AdminOpcode, "vrnic_admin_opcode", "VRNIC_CMD", "admin opcodes"),
     EnumEntry(codes.AdminStatus, "vrnic_admin_status", "VRNIC_ADMIN", "admin reply statuses", True),
     EnumEntry(codes.EventType, "vrnic_event", "VRNIC_EVENT", "event types", True),
     EnumEntry(codes.MrKind, "vrnic_mr_kind", "VRNIC_MR_KIND", "where a region's pages are"),
     EnumEntry(codes.MrFlags, None, "VRNIC_MR", "REG_MR flags"),
-    EnumEntry(codes.CheckAction, "vrnic_check_action", "VRNIC_CHECK_ACTION", "what CHECK_ACTION takes"),
     EnumEntry(codes.CqMode, "vrnic_cq_mode", "VRNIC_CQ_MODE", "how a CQ reports"),
     EnumEntry(codes.CqOverrun, "vrnic_cq_overrun", "VRNIC_CQ_OVERRUN", "what happens when a ring CQ is full"),
     EnumEntry(codes.DbrPolicy, "vrnic_dbr_policy", "VRNIC_DBR", "what the doorbell record means"),
