@@ -10,7 +10,7 @@ from typing import Protocol
 
 from emu.nic.dma import Dma
 
-__all__ = ["Memory", "PageList"]
+__all__ = ["Memory", "PageList", "Part"]
 
 
 class Memory(Protocol):
@@ -116,3 +116,35 @@ class PageList:
             dma.write(pieces[0][0], data, relaxed=relaxed)
         else:
             dma.scatter(pieces, memoryview(data), relaxed=relaxed)
+
+
+class Part:
+    """``length`` bytes from ``offset`` on of other memory; implements :class:`Memory`."""
+
+    __slots__ = ("_offset", "_whole", "length")
+
+    def __init__(self, whole: Memory, offset: int, length: int) -> None:
+        self.length = length
+        self._whole = whole
+        self._offset = offset
+
+    @property
+    def pieces(self) -> int:
+        """None of its own."""
+        return 0
+
+    def segments(self, offset: int, length: int) -> list[tuple[int, int]]:
+        """As :meth:`Memory.segments`."""
+        return self._whole.segments(self._offset + offset, length)
+
+    def contiguous_at(self, offset: int, length: int) -> int | None:
+        """As :meth:`Memory.contiguous_at`."""
+        return self._whole.contiguous_at(self._offset + offset, length)
+
+    def read(self, dma: Dma, offset: int, length: int) -> bytes:
+        """As :meth:`Memory.read`."""
+        return self._whole.read(dma, self._offset + offset, length)
+
+    def write(self, dma: Dma, offset: int, data: bytes | memoryview, *, relaxed: bool = False) -> None:
+        """As :meth:`Memory.write`."""
+        self._whole.write(dma, self._offset + offset, data, relaxed=relaxed)

@@ -38,6 +38,7 @@ class CapabilityType(enum.IntEnum):
 
     GENERAL = 0
     ETHERNET = 1
+    ODP = 2
     ATOMIC = 3
     ROCE = 4
     FLOW_TABLE = 7
@@ -53,9 +54,12 @@ class Capability:
 
 
 PORT_TYPE_ETHERNET = 1
+ODP_BYTES = 256
+"""Block about page faults, all zero: no transport waits for a page, a missing one refuses the access."""
 FETCH_ADD_AND_SWAP = 0b11
 """Atomic operations: compare and swap, fetch and add."""
 EIGHT_BYTES = 8
+UMR_NEEDS_NO_FENCE = 2
 ROCE_V2 = 1 << 2
 IPV4_AND_IPV6 = 0b110
 ROCE_UDP_PORT = 4791
@@ -78,7 +82,12 @@ GENERAL = (
     Capability("cq_moderation", 1, "completion events can be held back by count and time"),
     Capability("device_frequency_khz", 1_000_000, "the internal timer and time stamps count nanoseconds"),
     Capability("page_request_disable", 1, "the device needs no memory of the host for itself"),
-    Capability("umr_modify_entity_size_disabled", 1, "page lists come with CREATE_MKEY, not by descriptors"),
+    Capability("imaicl", 1, "memory windows, and keys over pieces of other keys"),
+    Capability("umr_extended_translation_offset", 1, "lists of descriptors go anywhere in a translation"),
+    Capability("umr_fence", UMR_NEEDS_NO_FENCE, "elements that change keys run in order with the others"),
+    Capability("pg", 1, "drivers register memory of other devices only where pages may be missing"),
+    Capability("relaxed_ordering_write", 1, "payload may be written with PCIe relaxed ordering"),
+    Capability("relaxed_ordering_write_umr", 1, "and a descriptor may choose so"),
     Capability("local_ca_ack_delay", 14, "67 ms: an emulator answers late"),
     Capability("uar_sz", 5, "32 MiB of BAR0 (1 MiB << 5)"),
     Capability("log_bf_reg_size", LOG_BF_SIZE, "distance of the doorbell registers in a region"),
@@ -167,6 +176,7 @@ def _pack(structure: Structure, table: tuple[Capability, ...], prefix: str = "")
 CAPABILITIES: dict[CapabilityType, bytes] = {
     CapabilityType.GENERAL: _pack(CMD_HCA_CAP, GENERAL),
     CapabilityType.ETHERNET: _pack(PER_PROTOCOL_NETWORKING_OFFLOAD_CAPS, ETHERNET),
+    CapabilityType.ODP: bytes(ODP_BYTES),
     CapabilityType.ATOMIC: _pack(ATOMIC_CAPS, ATOMIC),
     CapabilityType.ROCE: _pack(ROCE_CAP, ROCE),
     CapabilityType.FLOW_TABLE: _pack(FLOW_TABLE_NIC_CAP, FLOW_TABLE, "flow_table_properties_nic_receive."),

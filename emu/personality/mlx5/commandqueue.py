@@ -181,7 +181,7 @@ class CommandQueue:
         else:
             fields = command.takes.unpack(data)
             try:
-                request = Request(command.opcode, header["op_mod"], data, room, fields)
+                request = Request(command.opcode, header["op_mod"], data, room, fields, header["uid"])
                 values = command.run(self._device, request) or {}
             except NicError as error:
                 status = _STATUS[error.kind]

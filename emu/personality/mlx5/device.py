@@ -17,6 +17,7 @@ from emu.nic.srq import SharedReceiveQueue
 from emu.nic.table import ObjectTable
 from emu.personality.mlx5.addresses import AddressTable
 from emu.personality.mlx5.identity import FIRST_UAR, UAR_COUNT
+from emu.personality.mlx5.mkey import MkeyTable
 from emu.personality.mlx5.port import PortState
 from emu.personality.mlx5.steering import Steering
 
@@ -92,9 +93,11 @@ class Mlx5Device:
     queues meet in protection domains.
     """
 
-    def __init__(self, nic: Nic, addresses: AddressTable) -> None:
+    def __init__(self, nic: Nic, addresses: AddressTable, mkeys: MkeyTable) -> None:
         self.nic = nic
         self.addresses = addresses
+        self.mkeys = mkeys
+        mkeys.attach(nic)
         self.ethernet = EthernetCounters()
         self.port = PortState(nic)
         self._start()
@@ -106,6 +109,7 @@ class Mlx5Device:
             queue.close()
         self.nic.reset(reason)
         self.addresses.clear()
+        self.mkeys.clear()
         self.ethernet = EthernetCounters()
         self.port = PortState(self.nic)
         self.answer_to()

@@ -30,6 +30,7 @@ from emu.personality.mlx5.identity import (
     MSIX_SIZE,
     REGISTER_BAR,
 )
+from emu.personality.mlx5.mkey import MkeyTable
 from emu.personality.mlx5.registers import Registers, doorbell_queue
 
 __all__ = ["Mlx5Function", "build_mlx5_function"]
@@ -73,6 +74,7 @@ def build_mlx5_function(
     function = Function(name, IDENTITY, hierarchy, serial=eui64(mac))
     msix = function.add_msix(MSIX_BAR, LIMITS.vectors, bar_size=MSIX_SIZE)
     addresses = AddressTable()
+    mkeys = MkeyTable()
     bus, interrupts = interference.upstream(function.bus, msix)
     nic = Nic(
         name,
@@ -81,7 +83,7 @@ def build_mlx5_function(
         port=port,
         scheduler=scheduler,
         events=events,
-        formats=interference.formats(mlx5_formats(LIMITS, addresses)),
+        formats=interference.formats(mlx5_formats(LIMITS, addresses, mkeys)),
         create_engine=lambda transport, host: (
             LocalEngine(host) if transport is Transport.LOCAL else create_engine(transport, host)
         ),
@@ -91,7 +93,7 @@ def build_mlx5_function(
         gids=gids,
         limits=interference.limits(LIMITS),
     )
-    device = Mlx5Device(nic, addresses)
+    device = Mlx5Device(nic, addresses, mkeys)
     commands = CommandQueue(device)
     registers = Registers(device, commands, scheduler)
 

@@ -23,6 +23,7 @@ from emu.personality.mlx5.commands import COMMANDS
 from emu.personality.mlx5.device import Mlx5Device
 from emu.personality.mlx5.formats import mlx5_formats
 from emu.personality.mlx5.identity import LIMITS, UAR_SIZE
+from emu.personality.mlx5.mkey import MkeyTable
 from emu.personality.mlx5.registers import Registers
 from emu.roce import create_engine, parse
 from tests.nic.fakes import CountingInterrupts, MemoryBus, Recorder, RecordingPort
@@ -161,6 +162,7 @@ class Machine:
         self.events = Recorder(self.event_bus)
         self.mac = mac
         addresses = AddressTable()
+        mkeys = MkeyTable()
         self.nic = Nic(
             "node0.nic0",
             bus=self.bus,
@@ -168,7 +170,7 @@ class Machine:
             port=port or self.own_port,
             scheduler=self.clock,
             events=self.event_bus,
-            formats=mlx5_formats(LIMITS, addresses),
+            formats=mlx5_formats(LIMITS, addresses, mkeys),
             create_engine=lambda transport, host: (
                 LocalEngine(host) if transport is Transport.LOCAL else engine(transport, host)
             ),
@@ -177,7 +179,7 @@ class Machine:
             gids=(),
             limits=LIMITS,
         )
-        self.device = Mlx5Device(self.nic, addresses)
+        self.device = Mlx5Device(self.nic, addresses, mkeys)
         self.queue = CommandQueue(self.device)
         self.registers = Registers(self.device, self.queue, self.clock)
         self._next = RAM

@@ -298,7 +298,8 @@ def test_a_key_without_translation_allows_nothing(machine: Machine, world: World
         memory_key_mkey_entry__log_page_size=12,
     )
     region = machine.nic.keys.at(reply["mkey_index"], "index")
-    assert (int(region.access), region.length) == (0, 0)
+    assert (region.enabled, region.length) == (False, 0)
+    assert machine.do(Op.QUERY_MKEY, mkey_index=reply["mkey_index"])["memory_key_mkey_entry.free"] == 1
 
 
 def test_a_key_over_all_memory(machine: Machine, world: World) -> None:

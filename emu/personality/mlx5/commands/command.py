@@ -28,7 +28,8 @@ class Request:
     """One command as it arrived.
 
     ``fields`` are those of its structure, ``data`` all its bytes with what follows the structure (page
-    lists), ``output`` the bytes the driver has room for.
+    lists), ``output`` the bytes the driver has room for. ``uid`` is the user context it comes
+    from, 0 for the driver itself.
     """
 
     opcode: CommandOpcode
@@ -36,6 +37,7 @@ class Request:
     data: bytes
     output: int
     fields: Mapping[str, int]
+    uid: int = 0
 
     def __getitem__(self, field: str) -> int:
         return self.fields[field]

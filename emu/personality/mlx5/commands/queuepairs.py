@@ -60,6 +60,10 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
         transport = TRANSPORTS[QpService(context["st"])]
     except (ValueError, KeyError):
         raise NicError(ErrorKind.UNSUPPORTED, f"service {context['st']:#x} is not offered", "st") from None
+    if request.uid and (context["fre"] or context["rlky"] or context["st"] == QpService.REG_UMR):
+        raise NicError(
+            ErrorKind.BAD_FIELD, "a process's queue pair gets no fast registration and no reserved key", "fre"
+        )
     pd = device.pd(context["pd"])
     device.objects.uars.get(context["uar_page"], "uar_page")
     send_cq, receive_cq = _cqs(device, context)
@@ -88,14 +92,18 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
             receive_doorbells=False,
             srq=_srq(device, context),
             record=device.record(context),
-            record_policy=DbrPolicy.AUTHORITATIVE,
+            record_policy=RECORD_POLICIES.get(context["send_dbr_mode"], DbrPolicy.LATEST),
+            start_index=context["sw_sq_wqebb_counter"],
         )
     )
     if send_bytes:
-        device.doors[qp.number] = Door(context["uar_page"], partial(nic.submission.ring, qp, 0))
+        device.doors[qp.number] = Door(context["uar_page"], qp.wake, qp)
+    qp.page = context["uar_page"]
     if context["st"] == QpService.QP1:
         nic.well_known[GENERAL_SERVICE] = qp
     device.qp_contexts[qp.number] = context
+    if context["fre"] or context["st"] == QpService.REG_UMR:
+        device.mkeys.registrars.add(qp.number)
     return {"qpn": qp.number}
 
 
@@ -140,6 +148,7 @@ def destroy_qp(device: Mlx5Device, request: Request) -> None:
     qp = _find(device, request)
     device.doors.pop(qp.number, None)
     device.qp_contexts.pop(qp.number, None)
+    device.mkeys.registrars.discard(qp.number)
     device.nic.destroy_qp(qp)
 
 

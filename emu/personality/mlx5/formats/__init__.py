@@ -11,12 +11,15 @@ from emu.personality.mlx5.formats.eqe import EventFormat
 from emu.personality.mlx5.formats.record import Record
 from emu.personality.mlx5.formats.rwqe import ReceiveFormat
 from emu.personality.mlx5.formats.wqe import SendFormat
+from emu.personality.mlx5.mkey import MkeyTable
 
 __all__ = ["mlx5_formats"]
 
 
-def mlx5_formats(limits: NicLimits, addresses: AddressTable) -> Formats:
-    """The formats of a NIC with ``limits``; datagrams name their source by its place in ``addresses``."""
+def mlx5_formats(limits: NicLimits, addresses: AddressTable, mkeys: MkeyTable) -> Formats:
+    """The formats of a NIC with ``limits``; datagrams name their source by its place in ``addresses``, and
+    descriptors that change keys change those of ``mkeys``.
+    """
     return Formats(
-        SendFormat(limits, addresses), ReceiveFormat(), CompletionFormat(), EventFormat(), Record()
+        SendFormat(limits, addresses, mkeys), ReceiveFormat(), CompletionFormat(), EventFormat(), Record()
     )

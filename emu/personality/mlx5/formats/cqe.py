@@ -39,6 +39,7 @@ _SYNDROMES: dict[Status, CqeSyndrome] = {
     Status.LOC_QP_OP_ERR: CqeSyndrome.LOCAL_QP_OPERATION,
     Status.LOC_PROT_ERR: CqeSyndrome.LOCAL_PROTECTION,
     Status.WR_FLUSH_ERR: CqeSyndrome.FLUSHED,
+    Status.MW_BIND_ERR: CqeSyndrome.MEMORY_WINDOW_BIND,
     Status.BAD_RESP_ERR: CqeSyndrome.BAD_RESPONSE,
     Status.LOC_ACCESS_ERR: CqeSyndrome.LOCAL_ACCESS,
     Status.REM_INV_REQ_ERR: CqeSyndrome.REMOTE_INVALID_REQUEST,

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import partial
 
 from emu.nic.checks import Rule
 from emu.nic.formats import WqeFault
@@ -36,6 +37,8 @@ from emu.nic.work import (
 )
 from emu.personality.mlx5.addresses import RoceAddress
 from emu.personality.mlx5.codes import WqeOpcode
+from emu.personality.mlx5.formats.umr import key_change
+from emu.personality.mlx5.mkey import MkeyTable
 
 __all__ = [
     "COMPLETE_ALWAYS",
@@ -78,6 +81,7 @@ _OPCODES: dict[int, tuple[Opcode, CompletionOpcode]] = {
     WqeOpcode.RDMA_READ: (Opcode.READ, CompletionOpcode.READ),
     WqeOpcode.ATOMIC_CS: (Opcode.ATOMIC_CAS, CompletionOpcode.ATOMIC_CAS),
     WqeOpcode.ATOMIC_FA: (Opcode.ATOMIC_ADD, CompletionOpcode.ATOMIC_ADD),
+    WqeOpcode.UMR: (Opcode.NOP, CompletionOpcode.NOP),
 }
 _REMOTE_OPCODES = frozenset(
     (
@@ -126,9 +130,10 @@ class SendFormat:
 
     slot_size = SLOT
 
-    def __init__(self, limits: NicLimits, addresses: Mapping[int, RoceAddress]) -> None:
+    def __init__(self, limits: NicLimits, addresses: Mapping[int, RoceAddress], mkeys: MkeyTable) -> None:
         self._longest = limits.max_message
         self._addresses = addresses
+        self._mkeys = mkeys
 
     def decode(self, burst: bytes, first: int, count: int, qp: QueuePair) -> list[SendRequest | WqeFault]:
         """The whole descriptors among ``count`` slots."""
@@ -146,7 +151,10 @@ class SendFormat:
                 break
             slot += slots
             wqe = burst[at : at + units * UNIT]
-            results.append(self._one(wqe, index, slots, word, queue, flags, immediate, number, datagram))
+            request = self._one(wqe, index, slots, word, queue, flags, immediate, number, datagram)
+            if word & 0xFF == WqeOpcode.UMR and isinstance(request, SendRequest):
+                request = self._change(request, wqe, immediate, qp)
+            results.append(request)
         return results
 
     def _one(
@@ -189,6 +197,8 @@ class SendFormat:
         if opcode == WqeOpcode.SEND_INVAL:
             request.rkey = immediate
         try:
+            if opcode == WqeOpcode.UMR:
+                return request
             if datagram and opcode != WqeOpcode.NOP:
                 self._address(request, wqe)
                 at += _DATAGRAM.size
@@ -219,6 +229,17 @@ class SendFormat:
         if opcode in _ATOMIC_OPCODES and request.length != ATOMIC_BYTES:
             text = f"index {index}: an atomic's result takes {ATOMIC_BYTES} bytes, not {request.length}"
             return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
+        return request
+
+    def _change(self, request: SendRequest, wqe: bytes, number: int, qp: QueuePair) -> SendRequest | WqeFault:
+        """An element that changes a memory key."""
+        change = key_change(wqe, UNIT, number)
+        if change is None:
+            text = f"index {request.index}: {len(wqe)} bytes are too short to change a key"
+            known = _OPCODES[WqeOpcode.UMR]
+            slots = request.slots
+            return _fault(request.index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
+        request.local = partial(self._mkeys.change, qp, change)
         return request
 
     def _address(self, request: SendRequest, wqe: bytes) -> None:

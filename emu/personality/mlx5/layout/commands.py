@@ -172,8 +172,12 @@ CREATE_MKEY_IN = Structure(
     "create_mkey_in",
     0x880,
     {
+        "pg_access": (0x060, 1),
+        "mkey_umem_valid": (0x061, 1),
         "memory_key_mkey_entry": (0x080, MKC),
         "translations_octword_actual_size": (0x300, 32),
+        "mkey_umem_id": (0x320, 32),
+        "mkey_umem_offset": (0x340, 64),
         "klm_pas_mtt": (0x880, 32),
     },
 )
