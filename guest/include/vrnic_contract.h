@@ -64,6 +64,9 @@
 #define VRNIC_REG_CHECK_ID			0x808
 #define VRNIC_REG_CHECK_QPN			0x80c
 #define VRNIC_REG_CHECK_INDEX			0x810
+#define VRNIC_REG_CHECK_SELECT			0x814
+#define VRNIC_REG_CHECK_ACTION			0x818
+#define VRNIC_REG_CHECK_SELECTED		0x820
 #define VRNIC_REG_EQ_CONSUMER			0x200
 #define VRNIC_REG_EQ_CONSUMER_STRIDE		8
 #define VRNIC_REG_COUNTER			0x400
@@ -121,33 +124,130 @@ enum vrnic_fatal_cause {
 
 /* Rules a driver or kernel can break (CHECK_ID). */
 enum vrnic_check {
+	/* Nothing since the last reset. */
 	VRNIC_CHECK_NONE = 0,
-	/* Running index in a WQE is not the expected one. */
+	/* A WQE carries the running index of the slot it is in. */
 	VRNIC_CHECK_C01_INDEX = 1,
-	/* QPN echo differs, or the doorbell came through another context's page. */
+	/*
+	 * A WQE carries the number of its own queue pair, and a doorbell comes through its
+	 * owner's page.
+	 */
 	VRNIC_CHECK_C02_OWNER = 2,
-	/* A doorbell covers a slot that was not written in this pass (phase). */
+	/* Every slot that a doorbell covers was written in this pass of the ring. */
 	VRNIC_CHECK_C03_STALE = 3,
-	/* A doorbell is more than a ring ahead of what completed. */
+	/* A WQE does not change between its doorbell and its completion. */
+	VRNIC_CHECK_C04_CHANGED = 4,
+	/* Slots, payload and result buffers are not reused before their completion was seen. */
+	VRNIC_CHECK_C05_REUSE = 5,
+	/* A doorbell is at most a ring ahead of what completed. */
 	VRNIC_CHECK_C06_AHEAD = 6,
-	/* A doorbell older than the last one. */
+	/* Doorbells of a queue pair come in the order of their indices. */
 	VRNIC_CHECK_C07_OLDER = 7,
-	/* Doorbell record and doorbell disagree where the policy forbids it. */
+	/*
+	 * The doorbell record agrees with the doorbell: not behind it when the queue pair is
+	 * idle, and stored before it where the policy is STRICT. The receive dword is not the
+	 * send index.
+	 */
 	VRNIC_CHECK_C08_DBR = 8,
-	/* A doorbell was not one aligned 64-bit store. */
+	/*
+	 * Each store to a WQE, its payload and the doorbell record happens before the doorbell
+	 * that covers it.
+	 */
+	VRNIC_CHECK_C09_ORDER = 9,
+	/*
+	 * Fences and atomics between threads have a scope that holds both of them, and the NIC
+	 * where it reads.
+	 */
+	VRNIC_CHECK_C10_SCOPE = 10,
+	/*
+	 * Fields have the contract's byte order: index, QPN and keys make sense as they are,
+	 * not swapped.
+	 */
+	VRNIC_CHECK_C11_BYTE_ORDER = 11,
+	/* A doorbell is one aligned 64-bit store. */
 	VRNIC_CHECK_C12_WIDTH = 12,
-	/* A completion found its CQ full. */
+	/* A lost doorbell loses no work: the record tells of it, or it is rung again. */
+	VRNIC_CHECK_C13_LOST_DOORBELL = 13,
+	/* WQEs that are written and published are rung when nobody does anything else. */
+	VRNIC_CHECK_C14_UNRUNG = 14,
+	/* A CQ has room for every completion, unless it may overrun. */
 	VRNIC_CHECK_C15_CQ_OVERRUN = 15,
-	/* A consumer index ahead of the producer's. */
+	/* The memory of a queue is zero, or all ones, when the queue is made. */
+	VRNIC_CHECK_C16_UNPREPARED = 16,
+	/*
+	 * Who gets an error completion stops posting and polling, and resets or ends the queue
+	 * pair.
+	 */
+	VRNIC_CHECK_C17_IGNORED_ERROR = 17,
+	/*
+	 * Indices keep all their bits, and the phase follows the whole index, also where they
+	 * wrap.
+	 */
+	VRNIC_CHECK_C18_WRAP = 18,
+	/* A consumer index is never ahead of the producer's, and never goes back. */
 	VRNIC_CHECK_C19_CONSUMER = 19,
-	/* Work was rung on a QP that is not in RTS. */
+	/* Who stores doorbell record and doorbell holds the queue pair's lock. */
+	VRNIC_CHECK_C20_LOCK = 20,
+	/* Work is rung on queue pairs in RTS, receives from INIT on. */
 	VRNIC_CHECK_C21_STATE = 21,
-	/* A key, bound, domain or right did not allow an access. */
+	/* Every access is inside a region whose key, domain and rights allow it. */
 	VRNIC_CHECK_C22_KEY = 22,
-	/* An atomic's target is misaligned or not atomic-capable. */
+	/* An atomic's target is aligned, and in a region that was registered for atomics. */
 	VRNIC_CHECK_C23_ATOMIC = 23,
-	/* An opcode or flag this device or QP does not offer. */
+	/*
+	 * A receiver relies only on order that the transport promises: within a queue pair, or
+	 * behind a fence.
+	 */
+	VRNIC_CHECK_C24_UNORDERED = 24,
+	/* A declared signal changes as declared: its whole width, by adding or by setting. */
+	VRNIC_CHECK_C25_SIGNAL = 25,
+	/*
+	 * Both ends of a connection agree: numbers, addresses, path MTU, first PSN, partition,
+	 * READ depth.
+	 */
+	VRNIC_CHECK_C26_PATH = 26,
+	/* A connection stands the loss of a packet: it has a timeout, and retries. */
+	VRNIC_CHECK_C27_RETRY = 27,
+	/* A queue pair is used for the rank it was declared for. */
+	VRNIC_CHECK_C28_PEER = 28,
+	/* Operations, flags and modes are ones that this device and queue pair offer. */
 	VRNIC_CHECK_C29_UNSUPPORTED = 29,
+	/*
+	 * Objects end in the order of their use: work, queue pairs, CQs, regions, domains,
+	 * context; none is left.
+	 */
+	VRNIC_CHECK_C30_LIFECYCLE = 30,
+	/* Nobody polls a bit that cannot change any more. */
+	VRNIC_CHECK_C31_SPIN = 31,
+	/*
+	 * Software touches registers that exist, with their width, and writes only those that
+	 * take it.
+	 */
+	VRNIC_CHECK_C32_REGISTER = 32,
+	/* Whoever handles an interrupt arms it again after its last look at the queue. */
+	VRNIC_CHECK_C33_REARM = 33,
+	/* Hints are well formed and speak of queue pairs of their own process. */
+	VRNIC_CHECK_C34_HINT = 34,
+};
+
+/* What CHECK_ACTION takes. */
+enum vrnic_check_action {
+	/* Nothing is looked for or counted. */
+	VRNIC_CHECK_ACTION_OFF = 0,
+	/* It is counted. */
+	VRNIC_CHECK_ACTION_COUNT = 1,
+	/* It gives an event with its sentence, in capture and trace. */
+	VRNIC_CHECK_ACTION_LOG = 2,
+	/*
+	 * The queue pair goes to ERR; its oldest element completes with LOC_QP_OP_ERR, cause
+	 * RULE_BROKEN.
+	 */
+	VRNIC_CHECK_ACTION_ERROR = 3,
+	/*
+	 * The NIC stands still, with a dump of what led there, until it is told to go on or
+	 * reset.
+	 */
+	VRNIC_CHECK_ACTION_STOP = 4,
 };
 
 /* Admin opcodes. */
@@ -306,6 +406,8 @@ enum vrnic_qp_state {
 
 /* MODIFY_QP mask (enum ibv_qp_attr_mask). */
 #define VRNIC_ATTR_STATE			0x1
+#define VRNIC_ATTR_CUR_STATE			0x2
+#define VRNIC_ATTR_EN_SQD_ASYNC_NOTIFY		0x4
 #define VRNIC_ATTR_ACCESS_FLAGS			0x8
 #define VRNIC_ATTR_PKEY_INDEX			0x10
 #define VRNIC_ATTR_PORT				0x20
@@ -317,9 +419,11 @@ enum vrnic_qp_state {
 #define VRNIC_ATTR_RNR_RETRY			0x800
 #define VRNIC_ATTR_RQ_PSN			0x1000
 #define VRNIC_ATTR_MAX_RD_ATOMIC		0x2000
+#define VRNIC_ATTR_ALT_PATH			0x4000
 #define VRNIC_ATTR_MIN_RNR_TIMER		0x8000
 #define VRNIC_ATTR_SQ_PSN			0x10000
 #define VRNIC_ATTR_MAX_DEST_RD_ATOMIC		0x20000
+#define VRNIC_ATTR_PATH_MIG_STATE		0x40000
 #define VRNIC_ATTR_DEST_QPN			0x100000
 
 /* VRNIC_ACCESS_* rights (enum ibv_access_flags). */
@@ -413,6 +517,7 @@ enum vrnic_cause {
 	VRNIC_CAUSE_SEQUENCE_RETRIES = 34,
 	VRNIC_CAUSE_RNR_RETRIES = 35,
 	VRNIC_CAUSE_FLUSHED = 48,
+	VRNIC_CAUSE_RULE_BROKEN = 49,
 };
 
 /* CQE flags. */
@@ -1321,26 +1426,68 @@ static inline const char *vrnic_check_name(__u32 value)
 		return "C02_OWNER";
 	case VRNIC_CHECK_C03_STALE:
 		return "C03_STALE";
+	case VRNIC_CHECK_C04_CHANGED:
+		return "C04_CHANGED";
+	case VRNIC_CHECK_C05_REUSE:
+		return "C05_REUSE";
 	case VRNIC_CHECK_C06_AHEAD:
 		return "C06_AHEAD";
 	case VRNIC_CHECK_C07_OLDER:
 		return "C07_OLDER";
 	case VRNIC_CHECK_C08_DBR:
 		return "C08_DBR";
+	case VRNIC_CHECK_C09_ORDER:
+		return "C09_ORDER";
+	case VRNIC_CHECK_C10_SCOPE:
+		return "C10_SCOPE";
+	case VRNIC_CHECK_C11_BYTE_ORDER:
+		return "C11_BYTE_ORDER";
 	case VRNIC_CHECK_C12_WIDTH:
 		return "C12_WIDTH";
+	case VRNIC_CHECK_C13_LOST_DOORBELL:
+		return "C13_LOST_DOORBELL";
+	case VRNIC_CHECK_C14_UNRUNG:
+		return "C14_UNRUNG";
 	case VRNIC_CHECK_C15_CQ_OVERRUN:
 		return "C15_CQ_OVERRUN";
+	case VRNIC_CHECK_C16_UNPREPARED:
+		return "C16_UNPREPARED";
+	case VRNIC_CHECK_C17_IGNORED_ERROR:
+		return "C17_IGNORED_ERROR";
+	case VRNIC_CHECK_C18_WRAP:
+		return "C18_WRAP";
 	case VRNIC_CHECK_C19_CONSUMER:
 		return "C19_CONSUMER";
+	case VRNIC_CHECK_C20_LOCK:
+		return "C20_LOCK";
 	case VRNIC_CHECK_C21_STATE:
 		return "C21_STATE";
 	case VRNIC_CHECK_C22_KEY:
 		return "C22_KEY";
 	case VRNIC_CHECK_C23_ATOMIC:
 		return "C23_ATOMIC";
+	case VRNIC_CHECK_C24_UNORDERED:
+		return "C24_UNORDERED";
+	case VRNIC_CHECK_C25_SIGNAL:
+		return "C25_SIGNAL";
+	case VRNIC_CHECK_C26_PATH:
+		return "C26_PATH";
+	case VRNIC_CHECK_C27_RETRY:
+		return "C27_RETRY";
+	case VRNIC_CHECK_C28_PEER:
+		return "C28_PEER";
 	case VRNIC_CHECK_C29_UNSUPPORTED:
 		return "C29_UNSUPPORTED";
+	case VRNIC_CHECK_C30_LIFECYCLE:
+		return "C30_LIFECYCLE";
+	case VRNIC_CHECK_C31_SPIN:
+		return "C31_SPIN";
+	case VRNIC_CHECK_C32_REGISTER:
+		return "C32_REGISTER";
+	case VRNIC_CHECK_C33_REARM:
+		return "C33_REARM";
+	case VRNIC_CHECK_C34_HINT:
+		return "C34_HINT";
 	default:
 		return "unknown";
 	}
@@ -1564,6 +1711,8 @@ static inline const char *vrnic_cause_name(__u32 value)
 		return "RNR_RETRIES";
 	case VRNIC_CAUSE_FLUSHED:
 		return "FLUSHED";
+	case VRNIC_CAUSE_RULE_BROKEN:
+		return "RULE_BROKEN";
 	default:
 		return "unknown";
 	}
