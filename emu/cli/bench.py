@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from emu.cli.output import JsonFlag, errors, guarded, print_json, print_table
+from emu.cli.output import JsonFlag, console, errors, guarded, print_json, print_table
 
 __all__ = ["app"]
 
@@ -145,3 +147,50 @@ def submit(as_json: JsonFlag = False) -> None:
     ]
     columns = ("submitted by", "doorbells", "fetches", "completions", "CPU touches", "rate")
     print_table(f"For each 8-byte put ({report.accelerator}, {report.rounds} rounds)", columns, rows)
+
+
+@app.command()
+@guarded
+def perftest(
+    rounds: Annotated[int, typer.Option("--rounds", min=1, max=100, help="Times each case is run.")] = 3,
+    accelerator: Annotated[str, typer.Option("--accel", help="auto, tcg or kvm.")] = "auto",
+    as_json: JsonFlag = False,
+) -> None:
+    """perftest between two guests with unmodified drivers, against the same on the kernel's software RoCE.
+
+    Four guests on one switch take turns, with an MTU of 4096 and without a capture. Exit code 1 when a target
+    is missed.
+
+    Examples: `vrnic bench perftest`, `vrnic bench perftest --rounds 1 --json`.
+    """
+    from emu.bench.perftest import LOOPBACK_TARGET, run_perftest_bench
+
+    report = run_perftest_bench(
+        rounds=rounds,
+        accelerator=accelerator,
+        progress=lambda line: errors.print(f"{line} ...", style="dim", highlight=False),
+    )
+    if as_json:
+        print_json(report.to_json())
+    else:
+        rows = [
+            (
+                outcome.case.tool,
+                f"{outcome.case.octets:,}",
+                f"{outcome.ours:,.1f}",
+                f"{outcome.rxe:,.1f}",
+                outcome.case.unit,
+                f"{outcome.ratio:.1f}",
+                "-" if outcome.case.target is None else f"{outcome.case.target:.0f}",
+            )
+            for outcome in report.outcomes
+        ]
+        columns = ("tool", "bytes", "vrnic", "rxe", "unit", "times better", "at least")
+        print_table(f"perftest, two guests ({report.accelerator}, {report.rounds} rounds)", columns, rows)
+        console.print(
+            f"inside one NIC, 64 KiB: {report.loopback:,.0f} MiB/s (at least {LOOPBACK_TARGET:.0f}); "
+            f"the server spent {report.loopback_seconds:.1f} s of processor time for each GiB",
+            highlight=False,
+        )
+    if not report.met:
+        raise typer.Exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import signal
 import subprocess
 import sys
@@ -149,6 +150,18 @@ class ServerProcess:
         :raises ControlError: the server does not answer.
         """
         return ControlClient(self.control_socket, timeout)
+
+    def processor_seconds(self) -> float:
+        """Processor time it has taken so far, user and system.
+
+        :raises LabFailure: it does not run.
+        """
+        self.check()
+        if self._process is None:
+            raise LabFailure("the server is not started")
+        # The fields after the command in parentheses: utime and stime are the 14th and 15th of proc(5).
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self, patience: float = 10.0) -> int | None:
         """End it with SIGTERM, after ``patience`` seconds with SIGKILL; return its status. Safe to repeat."""

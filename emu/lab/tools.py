@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tools of the distribution that need two ends: a server in one guest, a client in the other."""
+
+from __future__ import annotations
+
+import contextlib
+
+from emu.lab.agent import Job, Result
+from emu.lab.failure import LabFailure
+from emu.lab.guest import Guest
+
+__all__ = ["CM_LISTENS", "JUMBO_MTU", "RDMA_PORT", "bring_up_rdma", "run_tool", "tcp_listens"]
+
+RDMA_PORT = 18515
+"""TCP port where perftest and the ibv examples tell each other about their queue pairs."""
+
+CM_LISTENS = "rdma res show cm_id | grep -q LISTEN"
+"""True in a guest where a program waits for a peer with the connection manager."""
+
+JUMBO_MTU = 4200
+"""MTU of a network device with room for a path MTU of 4096 and its headers."""
+
+_TRIES = 400
+_PATIENCE = 60.0
+"""Seconds a server may take to listen, and to end after its client."""
+_LINES = 12
+
+
+def tcp_listens(port: int = RDMA_PORT) -> str:
+    """True in a guest where a program listens on TCP ``port``."""
+    return f"netstat -ltn | grep -q ':{port} '"
+
+
+def bring_up_rdma(guest: Guest, address: str, *, software: bool = False, mtu: int = JUMBO_MTU) -> None:
+    """Have the distribution's RDMA stack of ``guest`` ready on its network device ``eth0``.
+
+    ``software`` adds rdma_rxe on top, for a device that has no RDMA. Waits until the port is active and the
+    GID of the IPv4 ``address`` is there.
+
+    :raises LabFailure: one of these does not come.
+    """
+    guest.run(f"ip link set eth0 mtu {mtu}", 30).check()
+    if software:
+        guest.run("rdma link add rxe0 type rxe netdev eth0", 30).check()
+    ready = f"ibv_devinfo -v | grep -q 'GID.*{address}' && ibv_devinfo | grep -q PORT_ACTIVE"
+    wait = f"for n in $(seq {_TRIES}); do {ready} && exit; sleep 0.1; done; ibv_devinfo -v; exit 1"
+    guest.run(wait, _PATIENCE).check()
+
+
+def run_tool(
+    server: tuple[Guest, str], client: tuple[Guest, str], *, ready: str, timeout: float = 60.0
+) -> tuple[Result, Result]:
+    """Start the server's command, wait until the shell condition ``ready`` holds there, run the client's.
+
+    ``timeout`` is seconds for the client. The two guests may be one. Returns the server's and the client's
+    result, both with status 0.
+
+    :raises LabFailure: a command failed or ran out of time, or the server never listened; the hint holds what
+        both printed last.
+    """
+    there, serve = server
+    here, ask = client
+    job = there.spawn(serve, timeout + 2 * _PATIENCE)
+    listening = there.run(f"for n in $(seq {_TRIES}); do {ready} && exit; sleep 0.1; done; exit 1", _PATIENCE)
+    asked = None if listening.status else here.run(ask, timeout)
+    if asked is None or asked.status:
+        _kill(job)
+    served = job.wait()
+    if asked is None:
+        problem = f"`{serve}` on {there.name} does not listen"
+    elif asked.status:
+        problem = f"`{ask}` on {here.name} {_ended(asked)}"
+    elif served.status:
+        problem = f"`{serve}` on {there.name} {_ended(served)}"
+    else:
+        return served, asked
+    said = [f"--- {there.name}: {serve}", *_last(served)]
+    if asked is not None:
+        said += [f"--- {here.name}: {ask}", *_last(asked)]
+    raise LabFailure(problem, "\n".join((*said, there.failure("").hint, here.failure("").hint)))
+
+
+def _ended(result: Result) -> str:
+    return "ran out of time" if result.status == 124 else f"ended with status {result.status}"
+
+
+def _last(result: Result) -> list[str]:
+    return [*result.out, *result.err][-_LINES:]
+
+
+def _kill(job: Job) -> None:
+    with contextlib.suppress(LabFailure):
+        job.kill(9)
