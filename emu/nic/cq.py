@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.clock import Timer
@@ -12,6 +13,7 @@ from emu.nic.checks import Rule
 from emu.nic.context import Context
 from emu.nic.engine import AsyncEvent
 from emu.nic.eq import EventQueue
+from emu.nic.errors import ErrorKind, NicError
 from emu.nic.platform import Platform
 from emu.nic.ring import Ring, RingMemory
 from emu.nic.serial import MASK, before
@@ -177,10 +179,49 @@ class CompletionQueue:
         self.moderation_count = count
         self.moderation_period = period
 
+    def resize(
+        self, memory: RingMemory, log_size: int, slot_size: int, marker: Callable[[], tuple[bytes, bytes]]
+    ) -> None:
+        """Go on in another ring, behind an entry ``marker`` that is the old ring's last. Software carries
+        over what it has not read, one slot further on.
+
+        :raises NicError: UNSUPPORTED, it has no ring; BUSY, the old one has no room for the last entry;
+            BAD_FIELD ``log_size``, the new one is too small for what is not read; BAD_STATE, it is broken;
+            DMA_ERROR, the old one is unreachable.
+        """
+        if self.mode is not CqMode.RING:
+            raise NicError(ErrorKind.UNSUPPORTED, f"CQ {self.number} has no ring to change", "cqn")
+        if self.broken:
+            raise NicError(ErrorKind.BAD_STATE, f"CQ {self.number} is broken", "cqn")
+        try:
+            if not self._consult_record() and (self.producer - self.consumer) & MASK >= self.ring.size:
+                raise NicError(ErrorKind.BUSY, f"CQ {self.number} is full; read it first", "cqn")
+            if (self.producer - self.consumer) & MASK >= 1 << log_size:
+                raise NicError(
+                    ErrorKind.BAD_FIELD,
+                    f"{(self.producer - self.consumer) & MASK} entries are not read, too many for the new ring",
+                    "log_size",
+                )
+            body, commit = marker()
+            self.ring.write(self.producer, body, commit)
+        except BusError as error:
+            raise NicError(ErrorKind.DMA_ERROR, f"CQ {self.number}: {error}", "cqn") from None
+        self.producer = (self.producer + 1) & MASK
+        self.consumer = (self.consumer + 1) & MASK
+        self.ring.release()
+        self.ring = Ring(memory, slot_size, log_size, self._platform.dma)
+
     def close(self) -> None:
         """End it."""
         self._cancel()
+        self._tell()
         self.ring.release()
+
+    def _tell(self) -> None:
+        """Let those who wait look again."""
+        waiting, self.waiting = self.waiting, {}
+        for qp in waiting.values():
+            qp.wake()
 
     def _hold(self) -> None:
         self._held += 1

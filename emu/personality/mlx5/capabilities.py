@@ -79,6 +79,7 @@ GENERAL = (
     Capability("xrc", 1, "the InfiniBand driver refuses a device without XRC domains"),
     Capability("cd", 1, "completions may be waited for across queue pairs; drivers only pass it on"),
     Capability("vport_counters", 1, "frames and bytes are counted"),
+    Capability("cq_resize", 1, "a CQ may go on in another ring"),
     Capability("cq_moderation", 1, "completion events can be held back by count and time"),
     Capability("device_frequency_khz", 1_000_000, "the internal timer and time stamps count nanoseconds"),
     Capability("page_request_disable", 1, "the device needs no memory of the host for itself"),

@@ -192,6 +192,7 @@ class CqeOpcode(enum.IntEnum):
     RESPONDER_SEND = 2
     RESPONDER_SEND_IMM = 3
     RESPONDER_SEND_INVAL = 4
+    RESIZED = 5
     REQUESTER_ERROR = 13
     RESPONDER_ERROR = 14
 

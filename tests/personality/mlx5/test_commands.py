@@ -361,9 +361,27 @@ def test_a_bad_completion_queue_is_refused(machine: Machine, world: World, field
     assert reply.status in (CommandStatus.BAD_PARAM, CommandStatus.BAD_RESOURCE)
 
 
-def test_another_ring_for_a_completion_queue_is_not_offered(machine: Machine, world: World) -> None:
-    reply = machine.command(Op.MODIFY_CQ, op_mod=1, cqn=world.cq.number)
-    assert reply.status is CommandStatus.BAD_PARAM
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("modify_field_select_resize_field_select", 3),
+        ("cq_context__log_cq_size", 9),
+        ("cq_context__log_cq_size", 31),
+        ("cq_context__cqe_sz", 5),
+    ],
+)
+def test_another_ring_that_cannot_be_is_refused(
+    machine: Machine, world: World, field: str, value: int
+) -> None:
+    values = {
+        "cqn": world.cq.number,
+        "modify_field_select_resize_field_select": 7,
+        "cq_context__log_cq_size": 4,
+        field: value,
+    }
+    pages = machine.pages(machine.allocate(4096), 4096)
+    assert machine.command(Op.MODIFY_CQ, 1, pages, **values).status is CommandStatus.BAD_PARAM
+    assert machine.nic.cqs.get(world.cq.number, "cqn").ring.size == 16
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from emu.clock import US
-from emu.nic.cq import CqMode, CqOverrun
+from emu.nic.cq import CompletionQueue, CqMode, CqOverrun
 from emu.nic.errors import ErrorKind, NicError
 from emu.personality.mlx5.codes import CommandOpcode as Op
-from emu.personality.mlx5.codes import EventCode
+from emu.personality.mlx5.codes import CqeOpcode, EventCode
 from emu.personality.mlx5.commands.command import NOTHING_OUT, Command, Request
 from emu.personality.mlx5.device import Mlx5Device, ring_memory
-from emu.personality.mlx5.formats.cqe import CQE_SIZE
+from emu.personality.mlx5.formats.cqe import CQE_SIZE, finish
 from emu.personality.mlx5.formats.eqe import EQE_SIZE, EVENTS
 from emu.personality.mlx5.layout import commands as layout
 
@@ -24,6 +24,8 @@ LARGEST_CQE_CODE = 1
 RESIZE = 1
 """Operation modifier of MODIFY_CQ that asks for another ring."""
 SELECT_PERIOD, SELECT_COUNT = 1 << 0, 1 << 1
+RESIZE_FIELDS = 0b111
+"""What a request for another ring names: its size, the place in its first page, the size of its pages."""
 
 
 def create_eq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
@@ -113,17 +115,36 @@ def query_cq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
 
 
 def modify_cq(device: Mlx5Device, request: Request) -> None:
-    """Change how completion events are moderated. :raises NicError: UNSUPPORTED, another ring."""
+    """Another ring, or how events are moderated. :raises NicError: BAD_FIELD, BUSY, UNSUPPORTED."""
     cq = device.nic.cqs.get(request["cqn"], "cqn")
-    if request.op_mod == RESIZE:
-        raise NicError(ErrorKind.UNSUPPORTED, "the ring of a CQ cannot be changed", "op_mod")
     select = request["modify_field_select_resize_field_select"]
+    if request.op_mod == RESIZE:
+        _resize(device, cq, request, select)
+        return
     count, period = cq.moderation_count, cq.moderation_period
     if select & SELECT_PERIOD:
         period = request[f"{CQ}.cq_period"] * US
     if select & SELECT_COUNT:
         count = request[f"{CQ}.cq_max_count"]
     cq.moderate(count, period)
+
+
+def _resize(device: Mlx5Device, cq: CompletionQueue, request: Request, select: int) -> None:
+    """:raises NicError: as :meth:`CompletionQueue.resize`; BAD_FIELD, the list of pages is too short."""
+    if select & RESIZE_FIELDS != RESIZE_FIELDS:
+        raise NicError(
+            ErrorKind.BAD_FIELD, f"fields {select:#x} say nothing of size and pages", "resize_field_select"
+        )
+    context = request.within(CQ)
+    if context["cqe_sz"] > LARGEST_CQE_CODE:
+        raise NicError(ErrorKind.BAD_FIELD, f"entry size {context['cqe_sz']} is unknown", "cqe_sz")
+    log_size = context["log_cq_size"]
+    device.nic.check_log_size("log_cq_size", log_size, 0)
+    slot = CQE_SIZE << context["cqe_sz"]
+    pages = request.pages(layout.MODIFY_CQ_IN.byte("pas"))
+    _check_room(pages, context, "log_page_size", slot << log_size)
+    memory = ring_memory(context, pages, "log_page_size", slot << log_size)
+    cq.resize(memory, log_size, slot, lambda: finish(b"", CqeOpcode.RESIZED, cq))
 
 
 def _check_room(pages: list[int], context: Mapping[str, int], log_page: str, length: int) -> None:

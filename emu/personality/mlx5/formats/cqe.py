@@ -20,7 +20,7 @@ from emu.nic.frame import TCP, UDP, FrameInfo
 from emu.nic.work import Completion, CompletionOpcode, Status
 from emu.personality.mlx5.codes import CqeOpcode, CqeSyndrome, WqeOpcode
 
-__all__ = ["CQE_SIZE", "CompletionFormat"]
+__all__ = ["CQE_SIZE", "CompletionFormat", "finish"]
 
 CQE_SIZE = 64
 _GOOD = struct.Struct(">24xI4xII4xIQIHx")
