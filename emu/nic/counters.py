@@ -20,6 +20,7 @@ class Counters:
     doorbells: int = 0
     doorbells_ignored: int = 0
     wqe_fetches: int = 0
+    pushed_wqes: int = 0
     wqes: int = 0
     cqes: int = 0
     cqe_errors: int = 0

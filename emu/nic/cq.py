@@ -85,11 +85,13 @@ class CompletionQueue:
         "moderation_period",
         "number",
         "overrun",
+        "page",
         "producer",
         "qps",
         "queues",
         "ring",
         "successes",
+        "waiting",
     )
 
     def __init__(
@@ -126,6 +128,10 @@ class CompletionQueue:
         """Queue pairs that complete here."""
         self.queues: set[int] = set()
         """Numbers of Ethernet queues that complete here."""
+        self.page = 0
+        """Doorbell page it is rung through, where that says who may wait for it."""
+        self.waiting: dict[int, QueuePair] = {}
+        """Queue pairs whose send queues stand still until an entry comes."""
         self._notable = 0
         self.moderation_count = self.moderation_period = 0
         self._held = 0
@@ -162,6 +168,8 @@ class CompletionQueue:
         if platform.events.mask & _CQE:
             self._trace(completion)
         self.producer = (self.producer + 1) & MASK
+        if self.waiting:
+            self._tell()
         notable = failed or completion.solicited
         if notable:
             self._notable = self.producer
@@ -199,7 +207,7 @@ class CompletionQueue:
             if (self.producer - self.consumer) & MASK >= 1 << log_size:
                 raise NicError(
                     ErrorKind.BAD_FIELD,
-                    f"{(self.producer - self.consumer) & MASK} entries are not read, too many for the new ring",
+                    f"{(self.producer - self.consumer) & MASK} entries are not read: the new ring is too small",
                     "log_size",
                 )
             body, commit = marker()

@@ -177,8 +177,10 @@ class QueuePair:
         "host",
         "local",
         "number",
+        "page",
         "pd",
         "phase",
+        "pushed",
         "queued",
         "receive",
         "receive_run",
@@ -217,6 +219,8 @@ class QueuePair:
         self.attributes = self._blank()
         self.state = QpState.RESET
         self.closed = False
+        self.page = 0
+        """Doorbell page it is rung through, where that says which CQs it may wait for."""
         self.queued = False
         self.condemned = False
         """Ended by a rule, and no completion has said so yet."""
@@ -225,6 +229,8 @@ class QueuePair:
         self.recovery: Timer | None = None
         self._watch: Timer | None = None
         self.fault: WqeFault | None = None
+        self.pushed: bytes | None = None
+        """The one descriptor to fetch, if it came with its doorbell."""
         self.local: SendRequest | None = None
         self.first_error: FirstError | None = None
         self.fatal = False
@@ -330,6 +336,10 @@ class QueuePair:
         else:
             self.enter_error(reason)
 
+    def wake(self) -> None:
+        """Look at the send queue again soon."""
+        self._submission.kick(self)
+
     def raise_event(self, event: AsyncEvent, reason: str) -> None:
         """Put an event about this queue pair on its subscriber's event queue, without subscribers on that of
         its send CQ, else of its receive CQ. SQ_DRAINED is for those who asked for it.
@@ -428,6 +438,9 @@ class QueuePair:
         self._stop_timers()
         self.doorbell = self.fetched = self.completed = self.start_index
         self.fault = None
+        self.pushed = None
+        if self.record is not None:
+            self.record.rung = None
         self.local = None
         self.first_error = None
         self.fatal = False

@@ -28,6 +28,8 @@ They belong to the device from the doorbell on, so reading early is allowed.
 FLUSH = 256
 """Elements flushed in one turn: a deep ring must not keep the loop from its other work."""
 
+_RECORD_COUNTS = (DbrPolicy.RECOVERY, DbrPolicy.AUTHORITATIVE, DbrPolicy.LATEST)
+
 
 class ReceiveQueue:
     """Elements software posted, read in bursts and handed out in order.
@@ -157,7 +159,7 @@ class ReceiveQueue:
 
     def _consult_record(self) -> None:
         record = self._qp.record
-        if record is None or record.policy not in (DbrPolicy.RECOVERY, DbrPolicy.AUTHORITATIVE):
+        if record is None or record.policy not in _RECORD_COUNTS:
             return
         index = self._read_record(record)
         if index is not None and 0 < ahead(index, self.doorbell) <= self.ring.size:

@@ -8,8 +8,12 @@ import enum
 from emu.nic.dma import Dma
 from emu.nic.formats import RecordFormat
 from emu.nic.ring import RingMemory
+from emu.nic.serial import MASK
 
 __all__ = ["DbrPolicy", "DoorbellRecord"]
+
+HALF = 1 << 15
+"""Half of what the narrowest record can count."""
 
 
 class DbrPolicy(enum.IntEnum):
@@ -23,20 +27,24 @@ class DbrPolicy(enum.IntEnum):
     """Read at each doorbell; the doorbell is only a hint."""
     STRICT = 3
     """A doorbell ahead of the record is a violation and is ignored."""
+    LATEST = 16
+    """Read at each doorbell; whichever of the two is later counts. No policy of the `vrnic` contract."""
 
 
 class DoorbellRecord:
     """The record of one queue pair and what it counts for.
 
     ``outrun`` is the index of the last doorbell while the record told of more than it, else None: doorbells
-    from there on are late, as they were on their way when the record was read.
+    from there on are late, as they were on their way when the record was read. ``rung`` is the latest index
+    that a doorbell named by itself (LATEST), None before the first.
     """
 
-    __slots__ = ("_dma", "_format", "_memory", "outrun", "policy")
+    __slots__ = ("_dma", "_format", "_memory", "outrun", "policy", "rung")
 
     def __init__(self, memory: RingMemory, policy: DbrPolicy, form: RecordFormat, dma: Dma) -> None:
         self.policy = policy
         self.outrun: int | None = None
+        self.rung: int | None = None
         self._memory = memory
         self._format = form
         self._dma = dma

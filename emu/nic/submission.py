@@ -161,6 +161,8 @@ class Submission:
 
     def _consult(self, qp: QueuePair, record: DoorbellRecord, index: int) -> int | None:
         """The index that counts by the record's policy, None when the doorbell is to be ignored."""
+        if record.policy is DbrPolicy.LATEST:
+            return self._later(qp, record, index)
         if record.policy not in (DbrPolicy.AUTHORITATIVE, DbrPolicy.STRICT):
             return index
         try:
@@ -184,8 +186,8 @@ class Submission:
     def _later(self, qp: QueuePair, record: DoorbellRecord, index: int) -> int | None:
         """The later one of doorbell and record, None when the record cannot be read.
 
-        The record may be ahead when several doorbells are on their way, and behind where the doorbell is stored
-        before and after it.
+        The record may be ahead when several doorbells are on their way, and behind where the doorbell is
+        stored before and after it.
         """
         try:
             recorded = record.send_near(qp.doorbell)
@@ -206,7 +208,7 @@ class Submission:
         return index if ahead(index, recorded) > 0 else recorded
 
     def push(self, qp: QueuePair, index: int, wqe: bytes, slots: int) -> None:
-        """The next descriptor of ``qp``, which takes ``slots`` slots from ``index`` on, came with its doorbell.
+        """The next descriptor of ``qp``, in ``slots`` slots from ``index`` on, came with its doorbell.
 
         It is carried out as it came; the ring must hold the same.
         """
@@ -224,8 +226,8 @@ class Submission:
             at = next(place for place, byte in enumerate(wqe) if ring[place] != byte)
             platform.checks.report(
                 Rule.C04_CHANGED,
-                f"QP {qp.number:#x}: the descriptor pushed at index {index} differs from the ring's from byte {at} "
-                "on; write the same to both, the ring first",
+                f"QP {qp.number:#x}: the descriptor pushed at index {index} differs from the ring's "
+                f"from byte {at} on; write the same to both, the ring first",
                 qpn=qp.number,
                 index=index,
             )
@@ -299,6 +301,10 @@ class Submission:
         platform = self._platform
         first = qp.fetched
         count = min((qp.doorbell - first) & MASK, BURST)
+        pushed, qp.pushed = qp.pushed, None
+        if pushed is not None and count * qp.sq.slot_size == len(pushed) and qp.state not in _FLUSHING:
+            self._take(qp, first, count, pushed)
+            return
         try:
             burst = qp.sq.read(first, count)
         except BusError as error:
@@ -323,6 +329,11 @@ class Submission:
                 length=len(burst),
                 value=count,
             )
+        self._take(qp, first, count, burst)
+
+    def _take(self, qp: QueuePair, first: int, count: int, burst: bytes) -> None:
+        """Hand the descriptors in ``burst`` on."""
+        platform = self._platform
         found = platform.formats.wqe.decode(burst, first, count, qp)
         if not found:
             text = f"doorbell index {qp.doorbell} covers only a part of the descriptor at index {first}"
@@ -352,6 +363,9 @@ class Submission:
             # In error the slot is read again, and flushed like its neighbours.
             qp.local = None if qp.state in _FLUSHING else request
             return False
+        if request.ready is not None and not request.ready():
+            qp.local = request
+            return False
         assert request.local is not None
         qp.fetched = qp.completed = (request.index + request.slots) & MASK
         self._platform.counters.wqes += 1
@@ -359,7 +373,7 @@ class Submission:
             request.local()
         except ProtectionError as error:
             self._platform.counters.protection_errors += 1
-            self._complete_local(qp, request, Status.MW_BIND_ERR, error.cause)
+            self._complete_local(qp, request, request.local_status, error.cause)
             text = f"QP {qp.number:#x}: {error.rule}"
             self._platform.checks.report(Rule.C22_KEY, text, qpn=qp.number, index=request.index)
             qp.refuse_work(error.rule)

@@ -215,8 +215,8 @@ class SendRequest:
     ``handle``, ``dest_qpn`` and ``qkey`` are for datagrams only. ``cookie`` is the personality's own, handed
     back in the completion. ``local`` is what the NIC does itself, such as changing a memory key, once every
     element before this one is complete: no engine sees such an element. It may raise ProtectionError, which
-    its completion reports as ``local_status``. ``ready``, where there is one, is asked before that; while it says
-    no, the queue stands still, and who made it has the queue pair woken when that may have changed.
+    its completion reports as ``local_status``. ``ready``, where there is one, is asked before that; while it
+    says no, the queue stands still, and who made it has the queue pair woken when that may have changed.
     """
 
     index: int

@@ -21,6 +21,7 @@ __all__ = [
     "QpStateCode",
     "Register",
     "RqType",
+    "WaitFor",
     "WqeOpcode",
 ]
 
@@ -178,10 +179,22 @@ class WqeOpcode(enum.IntEnum):
     SEND = 0x0A
     SEND_IMM = 0x0B
     LSO = 0x0E
+    WAIT = 0x0F
     RDMA_READ = 0x10
     ATOMIC_CS = 0x11
     ATOMIC_FA = 0x12
+    ATOMIC_MASKED_CS = 0x14
+    ATOMIC_MASKED_FA = 0x15
+    DUMP = 0x23
     UMR = 0x25
+
+
+class WaitFor(enum.IntEnum):
+    """Opcode modifier of a WAIT: what ends it."""
+
+    CQE = 0
+    DATA = 1
+    TIME = 2
 
 
 class CqeOpcode(enum.IntEnum):

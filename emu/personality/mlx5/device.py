@@ -12,6 +12,7 @@ from emu.nic.eq import EventQueue
 from emu.nic.errors import ErrorKind, NicError
 from emu.nic.ethernet import EthernetCounters, EthernetReceiveQueue, EthernetSendQueue
 from emu.nic.pages import PageList
+from emu.nic.qp import QueuePair
 from emu.nic.ring import RingMemory
 from emu.nic.srq import SharedReceiveQueue
 from emu.nic.table import ObjectTable
@@ -36,10 +37,11 @@ RECORD_BYTES = 8
 @dataclass(frozen=True, slots=True)
 class Door:
     """What a send doorbell reaches: the user access region it must come through, and the queue's own
-    doorbell."""
+    doorbell; a queue pair's also says up to where."""
 
     uar: int
     ring: Callable[[], None]
+    qp: QueuePair | None = None
 
 
 @dataclass(frozen=True, slots=True)

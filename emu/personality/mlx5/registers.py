@@ -20,6 +20,7 @@ from emu.nic.checks import Rule
 from emu.nic.cq import Arm
 from emu.personality.mlx5.commandqueue import LOG_ENTRIES, LOG_STRIDE, CommandQueue
 from emu.personality.mlx5.device import Mlx5Device
+from emu.personality.mlx5.doorbells import FIRST_REGISTER, SendDoorbells, queue_number
 from emu.personality.mlx5.formats.record import CONSUMER_BITS, extend
 from emu.personality.mlx5.identity import COMMAND_INTERFACE, FIRMWARE, FIRST_UAR, UAR_SIZE
 
@@ -35,7 +36,6 @@ FIRST_DOORBELL = FIRST_UAR * UAR_SIZE
 
 _UAR_SHIFT = UAR_SIZE.bit_length() - 1
 _UAR_MASK = UAR_SIZE - 1
-_SEND = 0x800
 _CQ_ARM, _EQ_ARM, _EQ_UPDATE = 0x20, 0x40, 0x48
 _ANY_COMPLETION = 1 << 24
 """Command bit of a CQ doorbell: without it any completion counts, with it solicited ones only."""
@@ -53,9 +53,9 @@ _NAMES = (
 
 def doorbell_queue(offset: int, data: bytes) -> int | None:
     """A number for the queue that a store rings, by region and queue number; None for no send doorbell."""
-    if offset < FIRST_DOORBELL or offset & _UAR_MASK < _SEND or len(data) != 8:
-        return None
-    return offset >> _UAR_SHIFT << 24 | int.from_bytes(data[4:7], "big")
+    place = offset & _UAR_MASK
+    number = queue_number(place, data) if offset >= FIRST_DOORBELL and place >= FIRST_REGISTER else None
+    return None if number is None else offset >> _UAR_SHIFT << 24 | number
 
 
 class Registers:
@@ -65,12 +65,14 @@ class Registers:
         self._device = device
         self._commands = commands
         self._scheduler = scheduler
+        self._doorbells = SendDoorbells(device)
         self._health = 0
         self._queue_high = 0
 
     def clear(self) -> None:
         """Power-on state."""
         self._queue_high = 0
+        self._doorbells.clear()
 
     def read(self, offset: int, size: int) -> bytes:
         """A register; zero where there is none."""
@@ -86,8 +88,8 @@ class Registers:
             self._write_register(offset, data)
             return
         place = offset & _UAR_MASK
-        if place >= _SEND:
-            self._send(offset >> _UAR_SHIFT, place, data)
+        if place >= FIRST_REGISTER:
+            self._doorbells.store(offset >> _UAR_SHIFT, place, data)
         elif place == _CQ_ARM:
             self._arm_cq(offset >> _UAR_SHIFT, data)
         elif place in (_EQ_ARM, _EQ_UPDATE):
@@ -138,26 +140,6 @@ class Registers:
             self._commands.ring(value)
         else:
             self._device.nic.counters.bad_mmio += 1
-
-    def _send(self, uar: int, place: int, data: bytes) -> None:
-        """A send doorbell: the first eight bytes of a descriptor, of which only the queue number counts."""
-        if len(data) == 8:
-            number = int.from_bytes(data[4:7], "big")
-        elif len(data) == 4 and place & 7 == 4:
-            number = int.from_bytes(data[:3], "big")
-        else:
-            # The first half of a doorbell in two stores says nothing yet.
-            return
-        door = self._device.doors.get(number)
-        if door is None:
-            self._ignore(
-                Rule.C02_OWNER, f"doorbell in region {uar} for queue {number:#x}, which has none", number
-            )
-        elif door.uar != uar:
-            text = f"queue {number:#x} was rung through region {uar} but belongs to region {door.uar}"
-            self._ignore(Rule.C02_OWNER, text, number)
-        else:
-            door.ring()
 
     def _arm_cq(self, uar: int, data: bytes) -> None:
         if len(data) != 8:

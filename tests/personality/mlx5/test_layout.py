@@ -44,7 +44,14 @@ YOUNG = {
     "create_qp_in.wq_umem_id",
 }
 """Fields that not every header has; the bit is reserved where it is missing."""
-NOT_IN_HEADERS = ("dbr_umem_id", "cq_umem_id", "cq_umem_offset", "mkey_umem_id", "mkey_umem_offset")
+NOT_IN_HEADERS = (
+    "dbr_umem_id",
+    "cq_umem_id",
+    "cq_umem_offset",
+    "mkey_umem_id",
+    "mkey_umem_offset",
+    "send_dbr_mode",
+)
 """Fields of queues in user memory that only user space fills in; the kernel's header has them as reserved."""
 EXTENDED = {"query_qp_out"}
 """Structures that became longer at their end, where nothing is used."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from emu.nic.errors import ErrorKind, NicError
 from emu.nic.pages import PageList
@@ -44,6 +43,8 @@ STATES = {
     QpState.SQE: QpStateCode.SQ_ERROR,
     QpState.ERR: QpStateCode.ERROR,
 }
+RECORD_POLICIES = {0: DbrPolicy.LATEST, 1: DbrPolicy.NONE}
+"""By ``send_dbr_mode``: a doorbell record is kept, or the doorbell alone counts."""
 PATH = "primary_address_path."
 GENERAL_SERVICE = 1
 """Number under which peers reach the queue pair of the general services interface."""

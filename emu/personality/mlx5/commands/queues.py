@@ -93,6 +93,7 @@ def create_cq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
         slot_size=slot,
         record=device.record(context),
     )
+    cq.page = context["uar_page"]
     cq.moderate(context["cq_max_count"], context["cq_period"] * US)
     return {"cqn": cq.number}
 

@@ -18,7 +18,8 @@ import struct
 from emu.nic.cq import CompletionQueue, CqMode
 from emu.nic.frame import TCP, UDP, FrameInfo
 from emu.nic.work import Completion, CompletionOpcode, Status
-from emu.personality.mlx5.codes import CqeOpcode, CqeSyndrome, WqeOpcode
+from emu.personality.mlx5.codes import CqeOpcode, WqeOpcode
+from emu.personality.mlx5.formats.syndrome import syndrome, vendor_syndrome
 
 __all__ = ["CQE_SIZE", "CompletionFormat", "finish"]
 
@@ -34,20 +35,6 @@ _L2_OK, _L3_OK, _L4_OK = 1, 2, 4
 _L3_TYPES = {0: 0, 6: 1, 4: 2}
 _L4_TYPES = {TCP: 4, UDP: 2}
 
-_SYNDROMES: dict[Status, CqeSyndrome] = {
-    Status.LOC_LEN_ERR: CqeSyndrome.LOCAL_LENGTH,
-    Status.LOC_QP_OP_ERR: CqeSyndrome.LOCAL_QP_OPERATION,
-    Status.LOC_PROT_ERR: CqeSyndrome.LOCAL_PROTECTION,
-    Status.WR_FLUSH_ERR: CqeSyndrome.FLUSHED,
-    Status.MW_BIND_ERR: CqeSyndrome.MEMORY_WINDOW_BIND,
-    Status.BAD_RESP_ERR: CqeSyndrome.BAD_RESPONSE,
-    Status.LOC_ACCESS_ERR: CqeSyndrome.LOCAL_ACCESS,
-    Status.REM_INV_REQ_ERR: CqeSyndrome.REMOTE_INVALID_REQUEST,
-    Status.REM_ACCESS_ERR: CqeSyndrome.REMOTE_ACCESS,
-    Status.REM_OP_ERR: CqeSyndrome.REMOTE_OPERATION,
-    Status.RETRY_EXC_ERR: CqeSyndrome.TRANSPORT_RETRIES,
-    Status.RNR_RETRY_EXC_ERR: CqeSyndrome.RNR_RETRIES,
-}
 _WQE_OPCODES = {
     CompletionOpcode.SEND: WqeOpcode.SEND,
     CompletionOpcode.WRITE: WqeOpcode.RDMA_WRITE,
@@ -71,8 +58,8 @@ class CompletionFormat:
             opcode = CqeOpcode.RESPONDER_ERROR if received else CqeOpcode.REQUESTER_ERROR
             body = _BAD.pack(
                 _shared(completion) if received else 0,
-                completion.cause & 0xFF,
-                _SYNDROMES.get(completion.status, CqeSyndrome.REMOTE_ABORTED),
+                vendor_syndrome(completion),
+                syndrome(completion),
                 0 if received else _wqe_opcode(completion) << 24 | completion.qpn,
                 completion.index & 0xFFFF,
             )

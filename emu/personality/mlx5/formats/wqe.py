@@ -7,7 +7,7 @@
     datagram  Q_Key (4) ... peer's QPN (4) ... UDP source port (2) ... rmac (6), traffic class,
               hop limit, source index and flow label (4), rgid (16)           UD
     remote    address (8) | rkey (4) | reserved                               WRITE, READ, atomics
-    atomic    swap or add (8) | compare (8)                                   atomics
+    atomic    operands, see atomics.py                                        atomics
     data      byte count (4) | lkey (4) | address (8)                         any number
     inline    1 << 31 | byte count (4) | bytes, padded to 16                  any number, instead of data
 
@@ -37,6 +37,8 @@ from emu.nic.work import (
 )
 from emu.personality.mlx5.addresses import RoceAddress
 from emu.personality.mlx5.codes import WqeOpcode
+from emu.personality.mlx5.formats.atomics import ATOMIC_OPCODES, BadModifier, operands
+from emu.personality.mlx5.formats.onboard import dump, wait
 from emu.personality.mlx5.formats.umr import key_change
 from emu.personality.mlx5.mkey import MkeyTable
 
@@ -55,7 +57,6 @@ SLOT = 64
 UNIT = 16
 CONTROL = struct.Struct(">IIxxxBI")
 _REMOTE = struct.Struct(">QI4x")
-_ATOMIC = struct.Struct(">QQ")
 _DATA = struct.Struct(">IIQ")
 _DATAGRAM = struct.Struct(">I4xI2xH4x6sBBI16s")
 SOURCE_SHIFT = 20
@@ -69,7 +70,6 @@ FENCE_SHIFT, FENCE_FULL = 5, 2
 """Fence 1 orders only against local operations, which always run in order here."""
 INLINE = 1 << 31
 INLINE_MASK = 0x3FF
-ATOMIC_BYTES = 8
 
 _OPCODES: dict[int, tuple[Opcode, CompletionOpcode]] = {
     WqeOpcode.NOP: (Opcode.NOP, CompletionOpcode.NOP),
@@ -81,19 +81,24 @@ _OPCODES: dict[int, tuple[Opcode, CompletionOpcode]] = {
     WqeOpcode.RDMA_READ: (Opcode.READ, CompletionOpcode.READ),
     WqeOpcode.ATOMIC_CS: (Opcode.ATOMIC_CAS, CompletionOpcode.ATOMIC_CAS),
     WqeOpcode.ATOMIC_FA: (Opcode.ATOMIC_ADD, CompletionOpcode.ATOMIC_ADD),
+    WqeOpcode.ATOMIC_MASKED_CS: (Opcode.ATOMIC_CAS, CompletionOpcode.ATOMIC_CAS),
+    WqeOpcode.ATOMIC_MASKED_FA: (Opcode.ATOMIC_ADD, CompletionOpcode.ATOMIC_ADD),
     WqeOpcode.UMR: (Opcode.NOP, CompletionOpcode.NOP),
+    WqeOpcode.WAIT: (Opcode.NOP, CompletionOpcode.NOP),
+    WqeOpcode.DUMP: (Opcode.NOP, CompletionOpcode.NOP),
 }
 _REMOTE_OPCODES = frozenset(
     (
         WqeOpcode.RDMA_WRITE,
         WqeOpcode.RDMA_WRITE_IMM,
         WqeOpcode.RDMA_READ,
-        WqeOpcode.ATOMIC_CS,
-        WqeOpcode.ATOMIC_FA,
+        *ATOMIC_OPCODES,
     )
 )
-_ATOMIC_OPCODES = frozenset((WqeOpcode.ATOMIC_CS, WqeOpcode.ATOMIC_FA))
-_RESULT_OPCODES = _ATOMIC_OPCODES | {WqeOpcode.RDMA_READ}
+_RESULT_OPCODES = ATOMIC_OPCODES | {WqeOpcode.RDMA_READ, WqeOpcode.DUMP}
+_ONBOARD = frozenset((WqeOpcode.WAIT, WqeOpcode.DUMP))
+_UNPARSED = (WqeOpcode.UMR, WqeOpcode.WAIT)
+"""What comes behind their control segment is not addresses and data."""
 
 
 class BadSegment(Exception):
@@ -154,6 +159,8 @@ class SendFormat:
             request = self._one(wqe, index, slots, word, queue, flags, immediate, number, datagram)
             if word & 0xFF == WqeOpcode.UMR and isinstance(request, SendRequest):
                 request = self._change(request, wqe, immediate, qp)
+            elif word & 0xFF in _ONBOARD and isinstance(request, SendRequest):
+                request = _onboard(request, wqe, word, qp)
             results.append(request)
         return results
 
@@ -194,10 +201,11 @@ class SendFormat:
             cookie=opcode,
         )
         at = UNIT
+        result_bytes = 0
         if opcode == WqeOpcode.SEND_INVAL:
             request.rkey = immediate
         try:
-            if opcode == WqeOpcode.UMR:
+            if opcode in _UNPARSED:
                 return request
             if datagram and opcode != WqeOpcode.NOP:
                 self._address(request, wqe)
@@ -205,19 +213,19 @@ class SendFormat:
             if opcode in _REMOTE_OPCODES:
                 request.remote_address, request.rkey = _REMOTE.unpack_from(wqe, at)
                 at += UNIT
-            if opcode in _ATOMIC_OPCODES:
-                request.swap_add, request.compare = _ATOMIC.unpack_from(wqe, at)
-                at += UNIT
+            if opcode in ATOMIC_OPCODES:
+                taken, result_bytes = operands(request, opcode, word >> 24, wqe, at)
+                at += taken
             if opcode != WqeOpcode.NOP:
                 request.sges, request.inline = gather_list(wqe, at)
         except struct.error:
             text = f"index {index}: {len(wqe)} bytes are too short for opcode {opcode:#x}"
             return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
-        except BadSegment as error:
+        except (BadSegment, BadModifier) as error:
             text = f"index {index}: {error}"
             return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
         if request.inline is not None and opcode in _RESULT_OPCODES:
-            text = f"index {index}: opcode {opcode:#x} writes to memory and takes no inline data"
+            text = f"index {index}: opcode {opcode:#x} is about memory and takes no inline data"
             return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
         if request.inline is not None:
             request.length = len(request.inline)
@@ -226,8 +234,8 @@ class SendFormat:
         if request.length > self._longest:
             text = f"index {index}: {request.length} bytes; the longest message has {self._longest}"
             return _fault(index, slots, Rule.NONE, Cause.BAD_LENGTH, text, known, Status.LOC_LEN_ERR)
-        if opcode in _ATOMIC_OPCODES and request.length != ATOMIC_BYTES:
-            text = f"index {index}: an atomic's result takes {ATOMIC_BYTES} bytes, not {request.length}"
+        if opcode in ATOMIC_OPCODES and request.length != result_bytes:
+            text = f"index {index}: the atomic's result takes {result_bytes} bytes, not {request.length}"
             return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
         return request
 
@@ -253,6 +261,14 @@ class SendFormat:
         request.handle = AddressHandle(
             source.mac, rmac, source.gid, rgid, traffic_class, hop_limit, port if port >= MIN_PORT else 0
         )
+
+
+def _onboard(request: SendRequest, wqe: bytes, word: int, qp: QueuePair) -> SendRequest | WqeFault:
+    """An element that the NIC carries out by itself."""
+    if word & 0xFF == WqeOpcode.WAIT:
+        return wait(request, wqe[UNIT:], word >> 24, qp) or request
+    dump(request, request.sges, qp)
+    return request
 
 
 def _fault(
