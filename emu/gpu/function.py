@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.gpu.memory import VideoMemory
 from emu.gpu.registers import GpuRegisters
 from emu.pcie.function import Function
 from emu.pcie.header import Identity
 from emu.pcie.hierarchy import Hierarchy
+from emu.pcie.memory import SharedMemory
 from emu.personality.vrnic.contract import identity
 
 __all__ = ["Gpu", "build_gpu"]
@@ -33,7 +33,7 @@ class Gpu:
     """A vGPU's parts: the function to serve, its memory, its registers."""
 
     function: Function
-    memory: VideoMemory
+    memory: SharedMemory
     registers: GpuRegisters
 
 
@@ -46,7 +46,7 @@ def build_gpu(
 
     :raises ValueError: ``vram_size`` is not such a number.
     """
-    memory = VideoMemory(name, vram_size)
+    memory = SharedMemory(name, vram_size)
     registers = GpuRegisters(vram_size)
     function = Function(name, IDENTITY, hierarchy, serial=serial)
     function.add_bar(identity.GPU_REGISTER_BAR, identity.GPU_REGISTER_SIZE, registers)

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from emu.clock import Scheduler
 from emu.events import EventBus
 from emu.fabric.port import Port
+from emu.lab.topology import NicFunction
 from emu.nic.device import Nic
 from emu.nic.endpoint import EndpointFactory
 from emu.nic.engine import EngineFactory, PacketParser
@@ -18,7 +20,7 @@ from emu.pcie.hierarchy import Hierarchy
 from emu.personality.mlx5.function import build_mlx5_function
 from emu.personality.vrnic.function import build_nic_function
 
-__all__ = ["BUILDERS", "NicBuilder", "NicDevice", "RegisterBlock"]
+__all__ = ["BUILDERS", "NicBuilder", "NicDevice", "RegisterBlock", "builder_of"]
 
 
 class RegisterBlock(Protocol):
@@ -70,3 +72,10 @@ class NicBuilder(Protocol):
 
 BUILDERS: dict[str, NicBuilder] = {"vrnic": build_nic_function, "mlx5": build_mlx5_function}
 """By the names of :data:`emu.lab.topology.DEVICES`."""
+
+
+def builder_of(nic: NicFunction) -> NicBuilder:
+    """What makes ``nic``."""
+    if nic.doorbells == "mapped":
+        return partial(build_nic_function, mapped_doorbells=True)
+    return BUILDERS[nic.device]

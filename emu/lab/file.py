@@ -78,6 +78,7 @@ _NIC: _Keys = {
     "llr": (bool,),
     "symbol_errors": _NUMBER,
     "delay_us": _NUMBER,
+    "doorbells": (str,),
 }
 _GPU: _Keys = {"vram": (str, int)}
 _TYPE_NAMES = {
@@ -173,6 +174,7 @@ def format_lab(lab: Lab) -> str:
                 f"llr = {str(nic.llr).lower()}",
                 f"symbol_errors = {nic.symbol_errors}",
                 f"delay_us = {nic.delay_ns / 1000}",
+                f"doorbells = {_quote(nic.doorbells)}",
             ]
         for gpu in (gpu for gpu in lab.gpus if gpu.node == node.name):
             lines += ["", "[[node.gpu]]", f"vram = {gpu.vram}"]
@@ -243,6 +245,7 @@ def _node(table: Mapping[str, object], where: _Path) -> Node:
                 symbol_errors=_get(nic, "symbol_errors", None),
                 delay_us=_get(nic, "delay_us", None),
                 device=_get(nic, "device", "vrnic"),
+                doorbells=_get(nic, "doorbells", "trapped"),
             )
         )
     gpus: list[Gpu] = []

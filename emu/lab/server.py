@@ -21,7 +21,7 @@ from emu.fabric.dgram import DatagramDevice
 from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
 from emu.lab.carrier import Carrier
-from emu.lab.devices import BUILDERS, NicDevice
+from emu.lab.devices import NicDevice, builder_of
 from emu.lab.links import Links
 from emu.lab.runner import network_paths, socket_path
 from emu.lab.topology import Lab
@@ -119,7 +119,7 @@ class LabServer:
                 interference, self.chaos[nic.name] = chaos, chaos
             # A `vrnic` queue pair names its transport itself.
             carrier = Carrier("roce" if nic.device == "vrnic" else self.lab.carry, nic.seed)
-            device = BUILDERS[nic.device](
+            device = builder_of(nic)(
                 nic.name,
                 hierarchies[nic.node],
                 port=port if chaos is None else chaos.port(port),

@@ -48,6 +48,9 @@ DEVICES = ("vrnic", "mlx5", "virtio")
 virtio network device of QEMU, which has no RDMA of its own but can carry a software stack (rdma_rxe).
 """
 
+DOORBELLS = ("trapped", "mapped")
+"""How a vrnic learns of doorbells."""
+
 TRANSPORTS = ("roce-rc", "uet-rod", "uet-rud")
 """Transports a lab's queue pairs can be asked to use."""
 
@@ -116,7 +119,8 @@ class Nic:
     """One NIC. ``None`` takes the lab's default. What a lab says of its links (``loss`` and so on) is here of
     its own link, in both directions.
 
-    ``device`` is one of :data:`DEVICES`.
+    ``device`` is one of :data:`DEVICES`. ``doorbells`` of a vrnic are "trapped" (each store is seen, in order)
+    or "mapped" (pages of memory that the NIC looks at).
     """
 
     mac: str | None = None
@@ -128,6 +132,7 @@ class Nic:
     mark: float | None = None
     llr: bool | None = None
     symbol_errors: float | None = None
+    doorbells: str = "trapped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,7 @@ class NicFunction:
     mark: float = 0.0
     llr: bool = False
     symbol_errors: float = 0.0
+    doorbells: str = "trapped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +312,7 @@ class Lab:
                         mark=self.mark if nic.mark is None else nic.mark,
                         llr=self.llr if nic.llr is None else nic.llr,
                         symbol_errors=self.symbol_errors if nic.symbol_errors is None else nic.symbol_errors,
+                        doorbells=nic.doorbells,
                     )
                 )
         return tuple(resolved)
@@ -350,6 +357,11 @@ def _check_node(node: Node, where: tuple[str | int, ...]) -> None:
             raise LabError(
                 f"unknown device {nic.device!r} (known: {', '.join(DEVICES)})",
                 (*where, "nic", index, "device"),
+            )
+        if nic.doorbells not in DOORBELLS or (nic.doorbells != "trapped" and nic.device != "vrnic"):
+            raise LabError(
+                f"doorbells of a {nic.device} cannot be {nic.doorbells!r}: trapped, or mapped with a vrnic",
+                (*where, "nic", index, "doorbells"),
             )
         if nic.delay_us is not None:
             _check_delay(nic.delay_us, (*where, "nic", index, "delay_us"))

@@ -31,17 +31,18 @@ static void vrnic_number_remove(struct xarray *mine, struct xarray *owners, u32 
 }
 
 /* Carry out a command that makes an object, and own it. */
-static int vrnic_number_make(struct vrnic_context *ctx, const void *command, struct xarray *mine,
+/* @reply: room for the whole reply, of which only the object is looked at here. */
+static int vrnic_number_make(struct vrnic_context *ctx, const void *command,
+			     struct vrnic_reply_object *reply, struct xarray *mine,
 			     struct xarray *owners, enum vrnic_admin_opcode undo,
 			     struct vrnic_verdict *verdict, u32 *number)
 {
-	struct vrnic_reply_object reply;
 	int ret;
 
-	ret = vrnic_context_call(ctx, command, &reply, verdict);
+	ret = vrnic_context_call(ctx, command, reply, verdict);
 	if (ret)
 		return ret;
-	*number = le32_to_cpu(reply.object);
+	*number = le32_to_cpu(reply->object);
 	ret = vrnic_number_add(ctx, mine, owners, *number);
 	if (ret)
 		vrnic_admin_object(ctx->vdev, undo, *number, NULL);
@@ -189,10 +190,11 @@ int vrnic_alloc_pd(struct vrnic_context *ctx, void *arg)
 		.opcode = cpu_to_le16(VRNIC_CMD_ALLOC_PD),
 		.ctx = cpu_to_le32(ctx->number),
 	};
+	struct vrnic_reply_object reply;
 
 	if (object->number || object->reserved)
 		return -EINVAL;
-	return vrnic_number_make(ctx, &command, &ctx->pds, NULL, VRNIC_CMD_FREE_PD,
+	return vrnic_number_make(ctx, &command, &reply, &ctx->pds, NULL, VRNIC_CMD_FREE_PD,
 				 &object->verdict, &object->number);
 }
 
@@ -220,6 +222,7 @@ int vrnic_create_cq(struct vrnic_context *ctx, void *arg)
 		.ring_key = cpu_to_le32(cq->ring_key),
 		.ring_address = cpu_to_le64(cq->ring_address),
 	};
+	struct vrnic_reply_object reply;
 
 	if (cq->reserved0 || cq->cqn || cq->reserved || cq->flags & ~VRNIC_CQ_EVENTS)
 		return -EINVAL;
@@ -228,8 +231,8 @@ int vrnic_create_cq(struct vrnic_context *ctx, void *arg)
 	if (cq->flags & VRNIC_CQ_EVENTS)
 		eq = vdev->eqs[cq->vector % vdev->eq_count].number;
 	command.eq = cpu_to_le32(eq);
-	return vrnic_number_make(ctx, &command, &ctx->cqs, &vdev->cq_owners, VRNIC_CMD_DESTROY_CQ,
-				 &cq->verdict, &cq->cqn);
+	return vrnic_number_make(ctx, &command, &reply, &ctx->cqs, &vdev->cq_owners,
+				 VRNIC_CMD_DESTROY_CQ, &cq->verdict, &cq->cqn);
 }
 
 int vrnic_destroy_cq(struct vrnic_context *ctx, void *arg)
@@ -263,13 +266,22 @@ int vrnic_create_qp(struct vrnic_context *ctx, void *arg)
 		.start_index = cpu_to_le32(qp->start_index),
 	};
 
-	if (qp->qpn)
+	union {
+		struct vrnic_reply_object object;
+		struct vrnic_reply_create_qp created;
+	} reply;
+	int ret;
+
+	if (qp->qpn || qp->doorbell || qp->reserved)
 		return -EINVAL;
 	if (!xa_load(&ctx->pds, qp->pd) || !xa_load(&ctx->mrs, qp->ring_key) ||
 	    !xa_load(&ctx->cqs, qp->send_cq) || !xa_load(&ctx->cqs, qp->recv_cq))
 		return -ENOENT;
-	return vrnic_number_make(ctx, &command, &ctx->qps, &ctx->vdev->qp_owners,
-				 VRNIC_CMD_DESTROY_QP, &qp->verdict, &qp->qpn);
+	ret = vrnic_number_make(ctx, &command, &reply.object, &ctx->qps, &ctx->vdev->qp_owners,
+				VRNIC_CMD_DESTROY_QP, &qp->verdict, &qp->qpn);
+	if (!ret)
+		qp->doorbell = le32_to_cpu(reply.created.doorbell);
+	return ret;
 }
 
 int vrnic_modify_qp(struct vrnic_context *ctx, void *arg)

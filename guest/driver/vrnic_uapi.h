@@ -21,7 +21,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define VRNIC_UAPI_VERSION	1
+#define VRNIC_UAPI_VERSION	2
 
 /**
  * struct vrnic_verdict - Why a call failed, filled in by the driver
@@ -191,6 +191,8 @@ struct vrnic_create_cq {
  * @flags: VRNIC_QP_*
  * @start_index: first running index of both rings
  * @qpn: out: the QP's number
+ * @doorbell: out: byte offset of the QP's own registers in the doorbell page, 0 for the page's start
+ * @reserved: 0
  */
 struct vrnic_create_qp {
 	struct vrnic_verdict verdict;
@@ -208,6 +210,8 @@ struct vrnic_create_qp {
 	__u32 flags;
 	__u32 start_index;
 	__u32 qpn;
+	__u32 doorbell;
+	__u32 reserved;
 };
 
 /**

@@ -200,6 +200,7 @@ static void make_queues(struct session *session)
 	if (vrnic_create_qp(&session->nic, &create))
 		session_die(session, "%s", vrnic_error(&session->nic));
 	qp->qpn = create.qpn;
+	qp->doorbells += create.doorbell / sizeof(*qp->doorbells);
 }
 
 static void make_data(struct session *session)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from emu.gpu.function import Gpu, build_gpu
-from emu.gpu.memory import VideoMemory
 from emu.pcie.header import Command, bar_offset
 from emu.pcie.hierarchy import Hierarchy
+from emu.pcie.memory import SharedMemory
 from emu.personality.vrnic.contract import ABI_VERSION, identity
 from emu.transport.dma import DmaMap
 from emu.transport.model import CONFIG_REGION, ResetKind
@@ -85,4 +85,4 @@ def test_every_reset_clears_the_memory_under_a_guests_map(gpu: Gpu, kind: ResetK
 @pytest.mark.parametrize("size", [0, 2048, 3 << 20, -4096])
 def test_memory_sizes_that_no_bar_has_are_refused(size: int) -> None:
     with pytest.raises(ValueError, match="not a power of two"):
-        VideoMemory("gpu", size)
+        SharedMemory("gpu", size)

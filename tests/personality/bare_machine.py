@@ -13,6 +13,7 @@ from emu.nic.engine import EngineFactory, PacketParser
 from emu.nic.interference import NO_INTERFERENCE, Interference
 from emu.nic.limits import NicLimits
 from emu.personality.vrnic.admin import AdminQueue
+from emu.personality.vrnic.blocks import DoorbellBlocks
 from emu.personality.vrnic.doorbells import Doorbells, doorbell_queue
 from emu.personality.vrnic.formats import vrnic_formats
 from emu.personality.vrnic.registers import NicRegisters
@@ -80,9 +81,10 @@ class BareMachine:
             gids=(gid,),
             limits=interference.limits(limits),
         )
-        self.admin = AdminQueue(self.nic, interrupts)
+        self.blocks = DoorbellBlocks(self.nic)
+        self.admin = AdminQueue(self.nic, interrupts, self.blocks)
         self.registers = NicRegisters(self.nic, self.admin, self.reset, PAGES)
-        self.doorbells = interference.registers(Doorbells(self.nic), doorbell_queue)
+        self.doorbells = interference.registers(Doorbells(self.nic, self.blocks), doorbell_queue)
 
     def reset(self) -> None:
         """What CONTROL.RESET does."""
@@ -90,6 +92,7 @@ class BareMachine:
             self.chaos.clear()
         self.admin.clear()
         self.nic.reset("CONTROL.RESET")
+        self.blocks.clear()
 
     def read(self, bar: int, offset: int, size: int) -> int:
         """Read a register."""

@@ -9,6 +9,7 @@ from emu.nic.device import Nic
 from emu.nic.errors import NicError
 from emu.nic.serial import MASK
 from emu.pcie.bus import BusError, Interrupts
+from emu.personality.vrnic.blocks import DoorbellBlocks
 from emu.personality.vrnic.codec import codec_of
 from emu.personality.vrnic.commands import Commands, Values
 from emu.personality.vrnic.contract.codes import AdminOpcode, AdminStatus, FatalCause
@@ -47,10 +48,10 @@ class AdminQueue:
     pair whose write reached the doorbell.
     """
 
-    def __init__(self, nic: Nic, interrupts: Interrupts) -> None:
+    def __init__(self, nic: Nic, interrupts: Interrupts, blocks: DoorbellBlocks) -> None:
         self._nic = nic
         self._interrupts = interrupts
-        self._commands = Commands(nic)
+        self._commands = Commands(nic, blocks)
         self._codec = codec_of(Command)
         self._turn = 0
         self.clear()

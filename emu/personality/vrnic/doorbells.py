@@ -11,6 +11,7 @@ from emu.events import Kind
 from emu.nic.checks import Rule
 from emu.nic.cq import Arm
 from emu.nic.device import Nic
+from emu.personality.vrnic.blocks import DoorbellBlocks
 from emu.personality.vrnic.contract.descriptors import (
     DOORBELL_QPN_MASK,
     DOORBELL_QPN_SHIFT,
@@ -19,7 +20,11 @@ from emu.personality.vrnic.contract.descriptors import (
     DoorbellOffset,
     DoorbellType,
 )
-from emu.personality.vrnic.contract.identity import DOORBELL_PAGE_SIZE
+from emu.personality.vrnic.contract.identity import (
+    DOORBELL_BLOCK_BASE,
+    DOORBELL_BLOCK_SIZE,
+    DOORBELL_PAGE_SIZE,
+)
 
 __all__ = ["Doorbells", "doorbell_queue"]
 
@@ -48,7 +53,7 @@ _SOLICITED_TOP = _top(DoorbellType.CQ_ARM_SOLICITED)
 
 def doorbell_queue(offset: int, data: bytes) -> int | None:
     """A number for the queue that a store rings, by page, register and object; None for no doorbell."""
-    if len(data) != 8 or offset & _PAGE_MASK not in _TOPS:
+    if len(data) != 8:
         return None
     return offset << 32 | int.from_bytes(data, "little") >> _SHIFT
 
@@ -56,8 +61,9 @@ def doorbell_queue(offset: int, data: bytes) -> int | None:
 class Doorbells:
     """Handler of BAR2; implements :class:`emu.pcie.bar.BarHandler`."""
 
-    def __init__(self, nic: Nic) -> None:
+    def __init__(self, nic: Nic, blocks: DoorbellBlocks) -> None:
         self._nic = nic
+        self._blocks = blocks
         self._qps = nic.qps.items
         self._cqs = nic.cqs.items
         self._counters = nic.counters
@@ -92,9 +98,22 @@ class Doorbells:
             )
             return
         value = int.from_bytes(data, "little")
-        tops = _TOPS.get(register)
         number = value >> _SHIFT & _MASK
         top = value >> DOORBELL_TYPE_SHIFT
+        if register >= DOORBELL_BLOCK_BASE:
+            block = register & -DOORBELL_BLOCK_SIZE
+            register -= block
+            if register in (DoorbellOffset.SQ, DoorbellOffset.RQ) and value:
+                owner = self._blocks.owner(page, block)
+                if owner != number:
+                    whose = "nobody's" if owner is None else f"that of QP {owner:#x}"
+                    self._ignore(
+                        Rule.C02_OWNER,
+                        f"QP {number:#x} was rung in block {block:#x} of page {page}, which is {whose}",
+                        number,
+                    )
+                    return
+        tops = _TOPS.get(register)
         if tops is None:
             self._ignore(Rule.C29_UNSUPPORTED, f"no doorbell at {register:#x} of page {page}")
         elif not value & DOORBELL_VALID:

@@ -19,11 +19,13 @@ from emu.pcie.function import Function
 from emu.pcie.header import Identity
 from emu.pcie.hierarchy import Hierarchy
 from emu.personality.vrnic.admin import AdminQueue
+from emu.personality.vrnic.blocks import DoorbellBlocks
 from emu.personality.vrnic.contract import identity
 from emu.personality.vrnic.contract.commands import GID_TABLE_SIZE
 from emu.personality.vrnic.contract.descriptors import MAX_INLINE
 from emu.personality.vrnic.doorbells import Doorbells, doorbell_queue
 from emu.personality.vrnic.formats import vrnic_formats
+from emu.personality.vrnic.mapped import MappedDoorbells
 from emu.personality.vrnic.registers import NicRegisters
 
 __all__ = ["VrnicFunction", "build_nic_function"]
@@ -72,9 +74,14 @@ def build_nic_function(
     gids: Sequence[bytes],
     create_endpoint: EndpointFactory | None = None,
     interference: Interference = NO_INTERFERENCE,
+    mapped_doorbells: bool = False,
 ) -> VrnicFunction:
     """A NIC called ``name`` ("node0.nic0") on ``port``, with MAC ``mac`` (6 bytes) and initial ``gids`` (16
     bytes each). ``interference`` may stand between it and everything else.
+
+    With ``mapped_doorbells`` doorbell pages are memory that is looked at, not stores that are told: cheaper
+    for the guest, but register accesses of a function with mapped memory are slower (see
+    :mod:`emu.personality.vrnic.mapped`).
 
     Its serial number is the EUI-64 of the MAC. Every reset of the function, and CONTROL.RESET, empties it.
 
@@ -98,24 +105,37 @@ def build_nic_function(
         gids=gids,
         limits=interference.limits(LIMITS),
     )
-    admin = AdminQueue(nic, interrupts)
+    blocks = DoorbellBlocks(nic, mapped=mapped_doorbells)
+    admin = AdminQueue(nic, interrupts, blocks)
 
     def reset(reason: str) -> None:
         interference.clear()
         admin.clear()
         nic.reset(reason)
+        blocks.clear()
+        if pages is not None:
+            pages.clear()
 
-    registers = NicRegisters(nic, admin, lambda: reset("CONTROL.RESET"), identity.DOORBELL_PAGES)
-    doorbells = Doorbells(nic)
+    registers = NicRegisters(
+        nic,
+        admin,
+        lambda: reset("CONTROL.RESET"),
+        identity.DOORBELL_PAGES,
+        mapped_doorbells=mapped_doorbells,
+    )
+    doorbells = Doorbells(nic, blocks)
+    size = identity.DOORBELL_PAGES * identity.DOORBELL_PAGE_SIZE
+    front = interference.registers(doorbells, doorbell_queue)
+    pages: MappedDoorbells | None = None
     function.add_bar(
         identity.NIC_REGISTER_BAR,
         identity.NIC_REGISTER_SIZE,
         interference.registers(registers, lambda offset, data: None),
     )
-    function.add_bar(
-        identity.NIC_DOORBELL_BAR,
-        identity.DOORBELL_PAGES * identity.DOORBELL_PAGE_SIZE,
-        interference.registers(doorbells, doorbell_queue),
-    )
+    if mapped_doorbells:
+        pages = MappedDoorbells(name, size, blocks, front, scheduler)
+        function.add_memory_bar(identity.NIC_DOORBELL_BAR, pages.memory, wide=False, prefetchable=False)
+    else:
+        function.add_bar(identity.NIC_DOORBELL_BAR, size, front)
     function.on_reset(lambda kind: reset(kind.value))
     return VrnicFunction(function, nic, registers, doorbells, admin)

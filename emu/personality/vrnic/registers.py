@@ -82,6 +82,7 @@ class NicRegisters:
             "MAX_MESSAGE": limits.max_message,
             "PORT_MTU": limits.port_mtu,
             "PORT_SPEED": limits.port_speed,
+            "DOORBELL_MODE": int(mapped_doorbells),
             "MAC_LOW": int.from_bytes(mac[:4], "little"),
             "MAC_HIGH": int.from_bytes(mac[4:], "little"),
             "ADMIN_DOORBELL": 0,

@@ -102,6 +102,7 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 	if (!machine_.create_qp(create))
 		return failed();
 	qp.qpn = create.qpn;
+	qp.doorbells += create.doorbell / sizeof(*qp.doorbells);
 	watched_.push_back({ &qp, qp.start, {}, false });
 	return true;
 }

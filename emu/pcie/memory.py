@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Video memory: shared pages that the guest maps, and that a NIC of the same guest reads and writes."""
+"""Memory of a function behind a mappable BAR: pages that the guest and this process share."""
 
 from __future__ import annotations
 
 import mmap
 import os
 
-__all__ = ["VideoMemory"]
+__all__ = ["SharedMemory"]
 
 PAGE = 4096
 
 
-class VideoMemory:
+class SharedMemory:
     """A memfd of ``size`` bytes and a view of it; implements :class:`emu.pcie.bar.BarMemory`. Reads zero at
     first.
     """
@@ -22,7 +22,7 @@ class VideoMemory:
         :raises OSError: the system has no memory for it.
         """
         if size < PAGE or size & (size - 1):
-            raise ValueError(f"{name}: {size} bytes of video memory is not a power of two of at least {PAGE}")
+            raise ValueError(f"{name}: {size} bytes of memory are not a power of two of at least {PAGE}")
         self._size = size
         self._fd = os.memfd_create(name, os.MFD_CLOEXEC)
         try:
