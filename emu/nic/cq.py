@@ -207,7 +207,7 @@ class CompletionQueue:
             if (self.producer - self.consumer) & MASK >= 1 << log_size:
                 raise NicError(
                     ErrorKind.BAD_FIELD,
-                    f"{(self.producer - self.consumer) & MASK} entries are not read: the new ring is too small",
+                    f"the new ring is too small for {(self.producer - self.consumer) & MASK} unread entries",
                     "log_size",
                 )
             body, commit = marker()
