@@ -20,8 +20,10 @@ __all__ = ["SharedFormat", "SharedReceiveQueue"]
 class SharedFormat(Protocol):
     """Elements of shared receive queues."""
 
-    def shared(self, slot: bytes) -> tuple[int, list[Sge]]:
-        """Which slot holds the next element, and where this one wants its message."""
+    def shared(self, slot: int, data: bytes) -> tuple[int, list[Sge]]:
+        """Which slot holds the next element after slot number ``slot``, which holds ``data``, and where this
+        one wants its message. The next one's number is taken modulo the queue's size.
+        """
 
 
 class SharedReceiveQueue:
@@ -63,7 +65,7 @@ class SharedReceiveQueue:
             if self.taken == self.posted:
                 return None
             slot = self._head
-            following, sges = self._format.shared(self.ring.read(slot, 1))
+            following, sges = self._format.shared(slot, self.ring.read(slot, 1))
         except BusError as error:
             raise ProtectionError(
                 f"shared receive queue {self.number}: {error}", cause=Cause.BUS_ERROR

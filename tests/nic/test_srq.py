@@ -20,8 +20,8 @@ LOG_SIZE = 3
 class Linked:
     """Byte 0 names the next slot, byte 1 is the length."""
 
-    def shared(self, slot: bytes) -> tuple[int, list[Sge]]:
-        return slot[0], [Sge(0, slot[1], 7)]
+    def shared(self, slot: int, data: bytes) -> tuple[int, list[Sge]]:
+        return data[0], [Sge(0, data[1], 7)]
 
 
 class Bench:

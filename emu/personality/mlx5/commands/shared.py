@@ -7,17 +7,17 @@ from collections.abc import Mapping
 
 from emu.nic.errors import ErrorKind, NicError
 from emu.nic.ring import RingMemory
-from emu.nic.srq import SharedReceiveQueue
+from emu.nic.srq import SharedFormat, SharedReceiveQueue
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.commands.command import NOTHING_OUT, Command, Request
 from emu.personality.mlx5.device import Mlx5Device, record_memory, ring_memory
-from emu.personality.mlx5.formats.rwqe import SharedReceiveFormat
+from emu.personality.mlx5.formats.rwqe import CyclicReceiveFormat, SharedReceiveFormat
 from emu.personality.mlx5.layout import commands as layout
 
 __all__ = ["COMMANDS"]
 
-LINKED_LIST = 0
-"""Type of a work queue whose slots name each other."""
+LINKED_LIST, CYCLIC = 0, 1
+"""Types of a work queue: its slots name each other, or are used in order."""
 READY = 1
 LOG_UNIT = 4
 XRC = "xrc_srq_context_entry"
@@ -29,7 +29,8 @@ def _add(
     memory: RingMemory,
     log_size: int,
     log_stride: int,
-    record: int,
+    record: RingMemory,
+    form: SharedFormat,
 ) -> SharedReceiveQueue:
     number = device.srqs.reserve()
     queue = SharedReceiveQueue(
@@ -39,8 +40,8 @@ def _add(
         memory,
         log_size,
         1 << log_stride,
-        record_memory(record),
-        SharedReceiveFormat(),
+        record,
+        form,
     )
     device.srqs.items[number] = queue
     return queue
@@ -54,19 +55,24 @@ def _check_room(pages: list[int], size: int, offset: int, length: int) -> None:
 def create_rmp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     """A receive memory pool."""
     work = request.within("ctx.wq")
-    if work["wq_type"] != LINKED_LIST:
+    if work["wq_type"] not in (LINKED_LIST, CYCLIC):
         raise NicError(ErrorKind.UNSUPPORTED, f"work queue type {work['wq_type']} is not offered", "wq_type")
     device.nic.check_log_size("log_wq_sz", work["log_wq_sz"], 0)
     length = 1 << work["log_wq_sz"] + work["log_wq_stride"]
-    pages = request.pages(layout.CREATE_RMP_IN.size)
-    _check_room(pages, 4096 << work["log_wq_pg_sz"], work["page_offset"], length)
+    if work["wq_umem_valid"]:
+        memory = device.umems.get(work["wq_umem_id"], "wq_umem_id").at(work["wq_umem_offset"], length)
+    else:
+        pages = request.pages(layout.CREATE_RMP_IN.size)
+        _check_room(pages, 4096 << work["log_wq_pg_sz"], work["page_offset"], length)
+        memory = ring_memory(work, pages, "log_wq_pg_sz", length)
     queue = _add(
         device,
         work["pd"],
-        ring_memory(work, pages, "log_wq_pg_sz", length),
+        memory,
         work["log_wq_sz"],
         work["log_wq_stride"],
-        work["dbr_addr"],
+        device.record(work),
+        CyclicReceiveFormat() if work["wq_type"] == CYCLIC else SharedReceiveFormat(),
     )
     queue.arm(work["lwm"])
     return {"rmpn": queue.number}
@@ -86,7 +92,8 @@ def create_xrc_srq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
         ring_memory(context, pages, "log_page_size", length),
         context["log_xrc_srq_size"],
         log_stride,
-        context["db_record_addr_h"] << 32 | context["db_record_addr_l"] << 2,
+        record_memory(context["db_record_addr_h"] << 32 | context["db_record_addr_l"] << 2),
+        SharedReceiveFormat(),
     )
     return {"xrc_srqn": queue.number}
 

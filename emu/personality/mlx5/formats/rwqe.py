@@ -13,7 +13,14 @@ from emu.nic.qp import QueuePair
 from emu.nic.serial import MASK
 from emu.nic.work import ReceiveRequest, Sge
 
-__all__ = ["INVALID_LKEY", "SEGMENT", "ReceiveFormat", "SharedReceiveFormat", "scatter_list"]
+__all__ = [
+    "INVALID_LKEY",
+    "SEGMENT",
+    "CyclicReceiveFormat",
+    "ReceiveFormat",
+    "SharedReceiveFormat",
+    "scatter_list",
+]
 
 INVALID_LKEY = 0x100
 SEGMENT = struct.Struct(">IIQ")
@@ -33,9 +40,21 @@ def scatter_list(slot: bytes) -> list[Sge]:
 class SharedReceiveFormat:
     """Implements :class:`emu.nic.srq.SharedFormat`: a segment with the next slot's number, then data."""
 
-    def shared(self, slot: bytes) -> tuple[int, list[Sge]]:
+    def shared(self, slot: int, data: bytes) -> tuple[int, list[Sge]]:
         """The number in bytes 2 and 3, and the list behind the first segment."""
-        return int.from_bytes(slot[2:4], "big"), scatter_list(slot[SEGMENT.size :])
+        return int.from_bytes(data[2:4], "big"), scatter_list(data[SEGMENT.size :])
+
+
+class CyclicReceiveFormat:
+    """The same slots in a pool that is used in order, whatever the first segment says.
+
+    Source: what UCX writes into the receive memory pools it makes through DevX; no public kernel code uses
+    this kind.
+    """
+
+    def shared(self, slot: int, data: bytes) -> tuple[int, list[Sge]]:
+        """The next slot, and the list behind the first segment."""
+        return slot + 1, scatter_list(data[SEGMENT.size :])
 
 
 class ReceiveFormat:

@@ -182,6 +182,11 @@ WQ = Structure(
         "log_wq_stride": (0x10C, 4),
         "log_wq_pg_sz": (0x113, 5),
         "log_wq_sz": (0x11B, 5),
+        "dbr_umem_valid": (0x120, 1),
+        "wq_umem_valid": (0x121, 1),
+        "dbr_umem_id": (0x140, 32),
+        "wq_umem_id": (0x160, 32),
+        "wq_umem_offset": (0x180, 64),
     },
 )
 """Work queue of an Ethernet queue or a shared receive queue."""
