@@ -21,6 +21,10 @@ def boot(
     accelerator: Annotated[
         str, typer.Option("--accel", help="auto (KVM where a guest really boots), tcg or kvm.")
     ] = "auto",
+    device: Annotated[str, typer.Option("--device", help="Kind of NIC: vrnic, mlx5 or virtio.")] = "vrnic",
+    kernel: Annotated[
+        str, typer.Option("--kernel", help="6.1, 6.12 or 7; set-up with --kernels has all.")
+    ] = "6.12",
     capture: Annotated[Path | None, typer.Option("--capture", help="Capture file to write.")] = None,
     no_capture: Annotated[bool, typer.Option("--no-capture", help="Write no capture.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the QEMU line instead.")] = False,
@@ -29,21 +33,26 @@ def boot(
     """Boot a guest with the NIC and a vGPU into a shell on this terminal.
 
     The project is mounted read-only at /project, what `vrnic driver build` built at /build. `reload-driver`
-    in the guest loads it. Leave with `poweroff`, or Ctrl-A X.
+    in the guest loads it. All programs of the set-up's Debian tree are there. Leave with `poweroff`, or
+    Ctrl-A X.
 
-    Examples: `vrnic boot`, `vrnic boot --memory 1G`, `vrnic boot --dry-run`.
+    Examples: `vrnic boot`, `vrnic boot --device mlx5 --kernel 7`, `vrnic boot --memory 1G`,
+    `vrnic boot --dry-run`.
     """
     from emu.control.locate import lab_directory
     from emu.lab.installation import Installation, live_modules
     from emu.lab.qemu import Share
     from emu.lab.runner import ServerProcess, qemu_command
-    from emu.lab.topology import Lab, Node
+    from emu.lab.topology import Lab, Nic, Node
     from emu.setup.cache import CHECKOUT
+    from emu.setup.suite import DEFAULT_KERNEL
 
-    lab = Lab(nodes=(Node("node0", memory=memory),), name=name)
+    lab = Lab(nodes=(Node("node0", (Nic(device=device),), memory=memory),), name=name)
     directory = lab_directory(name)
-    shares = (Share("project", CHECKOUT, "/project"), Share("build", live_modules(), "/build"))
-    installation = Installation.require(accelerator)
+    installation = Installation.require(accelerator, kernel=kernel)
+    shares = [Share("project", CHECKOUT, "/project")]
+    if kernel == DEFAULT_KERNEL:  # The modules built last are for it.
+        shares.append(Share("build", live_modules(), "/build"))
     command = qemu_command(lab, "node0", installation, directory, shares=shares, interactive=True)
     if dry_run:
         if as_json:

@@ -37,12 +37,14 @@ def run(
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of random decisions.")] = None,
     chaos: ChaosOption = None,
     accelerator: Annotated[str, typer.Option("--accel", help="auto, tcg or kvm.")] = "auto",
+    kernel: Annotated[str, typer.Option("--kernel", help="Kernel of the guests: 6.1, 6.12 or 7.")] = "6.12",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the QEMU lines instead.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Start the server and every guest of a lab, load the drivers, and keep them until Ctrl-C.
 
-    With --command, run those instead and end with the first failure's exit code.
+    With --command, run those instead and end with the first failure's exit code. Kernels beside 6.12 come
+    with `scripts/setup --kernels`.
 
     Examples: `vrnic lab run pair.toml`, `vrnic lab run pair.toml --dry-run`,
     `vrnic lab run pair.toml -c "left: vrnic-selftest" -c "right: dmesg | tail"`.
@@ -54,7 +56,7 @@ def run(
     lab = read_lab(file, 2, loss, seed, chaos)
     steps = [_step(text, {node.name for node in lab.nodes}) for text in command or []]
     directory = lab_directory(lab.name)
-    installation = Installation.require(accelerator)
+    installation = Installation.require(accelerator, kernel=kernel)
     if dry_run:
         commands = {node.name: qemu_command(lab, node.name, installation, directory) for node in lab.nodes}
         if as_json:
