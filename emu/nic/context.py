@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from emu.checks.hintring import HintRing
     from emu.nic.cq import CompletionQueue
+    from emu.nic.handles import NumberedHandle
     from emu.nic.mr import MemoryRegion
     from emu.nic.qp import QueuePair
 
@@ -41,8 +42,9 @@ class ProtectionDomain:
     context: Context
     regions: dict[int, MemoryRegion] = field(default_factory=dict)
     qps: dict[int, QueuePair] = field(default_factory=dict)
+    handles: dict[int, NumberedHandle] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """True when it holds nothing."""
-        return not self.regions and not self.qps
+        return not self.regions and not self.qps and not self.handles

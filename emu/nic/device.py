@@ -19,6 +19,7 @@ from emu.nic.eq import EventQueue
 from emu.nic.errors import ErrorKind, NicError
 from emu.nic.formats import Formats
 from emu.nic.gid import GidTable
+from emu.nic.handles import HandleTable
 from emu.nic.limits import NicLimits
 from emu.nic.loopback import LoopbackPort
 from emu.nic.mr import MemoryKeys, MemoryKind, MemoryRegion
@@ -97,6 +98,7 @@ class Nic:
         self.counters = self.platform.counters
         self.checks = self.platform.checks
         self.multicast = MulticastGroups(limits)
+        self.handles = HandleTable(limits.handles)
         self.submission = Submission(self.platform)
         self.keys = MemoryKeys(limits.mrs, limits.first_mr, limits.mr_pieces)
         self.contexts: ObjectTable[Context] = ObjectTable("context", limits.contexts, 1, limits.contexts)
@@ -134,6 +136,7 @@ class Nic:
             eqs=len(self.eqs),
             cqs=len(self.cqs),
             qps=len(self.qps),
+            ahs=len(self.handles),
         )
 
     def qp_snapshots(self) -> list[QpSnapshot]:
@@ -166,6 +169,8 @@ class Nic:
             for pd in tuple(context.pds.values()):
                 for region in tuple(pd.regions.values()):
                     self.deregister_mr(region)
+                for handle in tuple(pd.handles.values()):
+                    self.handles.destroy(handle)
                 self.free_pd(pd)
         del self.contexts.items[context.number]
 
@@ -177,11 +182,12 @@ class Nic:
         return pd
 
     def free_pd(self, pd: ProtectionDomain) -> None:
-        """End a protection domain. :raises NicError: BUSY, it has regions or queue pairs."""
+        """End a protection domain. :raises NicError: BUSY, it has regions, queue pairs or address handles."""
         if not pd.empty:
             raise NicError(
                 ErrorKind.BUSY,
-                f"PD {pd.number} has {len(pd.regions)} memory regions and {len(pd.qps)} queue pairs",
+                f"PD {pd.number} has {len(pd.regions)} memory regions, {len(pd.qps)} queue pairs and "
+                f"{len(pd.handles)} address handles",
                 "object",
             )
         del self.pds.items[pd.number]
@@ -393,6 +399,7 @@ class Nic:
             cq.close()
         self.well_known.clear()
         self.multicast.clear()
+        self.handles.clear()
         self.submission.clear()
         if self._endpoint is not None:
             self._endpoint.reset()

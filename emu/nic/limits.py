@@ -41,6 +41,7 @@ class NicLimits:
     port_mtu: int = 4096
     port_speed: int = 100_000
     gid_table_size: int = 16
+    handles: int = 65536
     multicast_groups: int = 1024
     multicast_members: int = 64
     atomics: bool = True

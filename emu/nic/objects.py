@@ -18,6 +18,7 @@ class ObjectCounts:
     eqs: int
     cqs: int
     qps: int
+    ahs: int
 
     def to_json(self) -> dict[str, int]:
         """By name."""

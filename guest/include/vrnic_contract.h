@@ -21,7 +21,7 @@
 
 /* Identity and BAR layout. */
 #define VRNIC_ABI_MAJOR				1
-#define VRNIC_ABI_MINOR				0
+#define VRNIC_ABI_MINOR				1
 #define VRNIC_VENDOR_ID				0x7672
 #define VRNIC_DEVICE_ID				0x6e01
 #define VGPU_DEVICE_ID				0x6e02
@@ -270,6 +270,10 @@ enum vrnic_admin_opcode {
 	VRNIC_CMD_QUERY_GID = 15,
 	VRNIC_CMD_SET_GID = 16,
 	VRNIC_CMD_QUERY_OBJECTS = 17,
+	VRNIC_CMD_CREATE_AH = 18,
+	VRNIC_CMD_DESTROY_AH = 19,
+	VRNIC_CMD_ATTACH_MULTICAST = 20,
+	VRNIC_CMD_DETACH_MULTICAST = 21,
 };
 
 /* Admin reply statuses. */
@@ -458,7 +462,10 @@ enum vrnic_opcode {
 #define VRNIC_WQE_FENCE				0x4
 /* Payload is in the WQE. */
 #define VRNIC_WQE_INLINE			0x10
-/* Atomic on 4 bytes. RoCE has none, so queue pairs that speak it refuse the flag. */
+/*
+ * Atomic on 4 bytes; length is 4 then. ROCE_RC has them; between two of these devices only, as
+ * the standard's atomics are on 8.
+ */
 #define VRNIC_WQE_OPERAND_4B			0x20
 /* Phase bit. */
 #define VRNIC_WQE_PHASE				0x80
@@ -503,6 +510,7 @@ enum vrnic_cause {
 	VRNIC_CAUSE_BAD_OPCODE = 4,
 	VRNIC_CAUSE_BAD_LENGTH = 5,
 	VRNIC_CAUSE_BAD_FLAGS = 6,
+	VRNIC_CAUSE_HANDLE_UNKNOWN = 7,
 	VRNIC_CAUSE_LKEY_UNKNOWN = 16,
 	VRNIC_CAUSE_LKEY_BOUNDS = 17,
 	VRNIC_CAUSE_LKEY_ACCESS = 18,
@@ -524,6 +532,11 @@ enum vrnic_cause {
 #define VRNIC_CQE_WITH_IMM			0x1
 #define VRNIC_CQE_SOLICITED			0x2
 #define VRNIC_CQE_WITH_INV			0x4
+/*
+ * Datagrams received: the first 40 bytes of the buffer, which length counts, are the network
+ * header: an IPv6 header, or 20 zero bytes and an IPv4 header.
+ */
+#define VRNIC_CQE_GRH				0x8
 
 /* Doorbell queue type. */
 enum vrnic_doorbell_type {
@@ -705,7 +718,7 @@ static_assert(offsetof(struct vrnic_cmd_object, object) == 8, "object");
  * @status: commit word: enum vrnic_admin_status
  * @refused: commit word: byte offset in the command of the field that was refused, else 0
  * @sequence: commit word: running index of the command plus 1
- * @object: number of the new object (PDN, key, EQN, CQN, QPN)
+ * @object: number of the new object (PDN, key, EQN, CQN, QPN, AHN)
  * @reserved: 0
  */
 struct vrnic_reply_object {
@@ -969,7 +982,7 @@ static_assert(offsetof(struct vrnic_cmd_create_qp, start_index) == 60, "start_in
  * @tag: any value; echoed in traces
  * @qpn: queue pair
  * @mask: attributes given: enum ibv_qp_attr_mask; port and partition are implied
- * @state: new state
+ * @state: new state in bits 3:0; with CUR_STATE the state it is expected to be in, in bits 7:4
  * @path_mtu: 1=256 .. 5=4096
  * @timeout: local ACK timeout exponent, 0..31
  * @retry_cnt: 0..7
@@ -977,7 +990,7 @@ static_assert(offsetof(struct vrnic_cmd_create_qp, start_index) == 60, "start_in
  * @min_rnr_timer: RNR timer code, 0..31
  * @max_rd_atomic: outstanding READs and atomics as requester
  * @max_dest_rd_atomic: outstanding READs and atomics as responder
- * @dest_qpn: peer's QP
+ * @dest_qpn: peer's QP; with QKEY the Q_Key: datagrams have no one peer
  * @rq_psn: 24 bits
  * @sq_psn: 24 bits
  * @access: enum ibv_access_flags
@@ -1045,6 +1058,7 @@ static_assert(offsetof(struct vrnic_cmd_modify_qp, udp_source_port) == 62, "udp_
  * @sequence: commit word: running index of the command plus 1
  * @state: enum vrnic_qp_state
  * @transport: enum vrnic_transport
+ * @sq_draining: 1: moved to SQD, and what had begun is not finished
  * @reserved0: 0
  * @doorbell_index: last accepted send doorbell
  * @fetched_index: next slot to fetch
@@ -1065,7 +1079,8 @@ struct vrnic_reply_query_qp {
 	__le32 sequence;
 	__u8 state;
 	__u8 transport;
-	__le16 reserved0;
+	__u8 sq_draining;
+	__u8 reserved0;
 	__le32 doorbell_index;
 	__le32 fetched_index;
 	__le32 completed_index;
@@ -1085,6 +1100,7 @@ static_assert(offsetof(struct vrnic_reply_query_qp, refused) == 2, "refused");
 static_assert(offsetof(struct vrnic_reply_query_qp, sequence) == 4, "sequence");
 static_assert(offsetof(struct vrnic_reply_query_qp, state) == 8, "state");
 static_assert(offsetof(struct vrnic_reply_query_qp, transport) == 9, "transport");
+static_assert(offsetof(struct vrnic_reply_query_qp, sq_draining) == 10, "sq_draining");
 static_assert(offsetof(struct vrnic_reply_query_qp, doorbell_index) == 12, "doorbell_index");
 static_assert(offsetof(struct vrnic_reply_query_qp, fetched_index) == 16, "fetched_index");
 static_assert(offsetof(struct vrnic_reply_query_qp, completed_index) == 20, "completed_index");
@@ -1150,6 +1166,73 @@ static_assert(offsetof(struct vrnic_reply_gid, gid) == 8, "gid");
 static_assert(offsetof(struct vrnic_reply_gid, mac) == 24, "mac");
 
 /**
+ * struct vrnic_cmd_create_ah - CREATE_AH command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @pd: protection domain; only its QPs can use the handle
+ * @traffic_class: IP traffic class
+ * @hop_limit: IP TTL; 0 reads as 64
+ * @gid_index: own GID
+ * @reserved0: 0
+ * @dest_gid: GID to send to, ::ffff:a.b.c.d for IPv4; may be a multicast group
+ * @dest_mac: next hop's MAC address, or the group's
+ * @udp_source_port: 0: derived from the QP numbers
+ * @reserved: 0
+ */
+struct vrnic_cmd_create_ah {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 pd;
+	__u8 traffic_class;
+	__u8 hop_limit;
+	__u8 gid_index;
+	__u8 reserved0;
+	__u8 dest_gid[16];
+	__u8 dest_mac[6];
+	__le16 udp_source_port;
+	__le32 reserved[6];
+};
+
+static_assert(sizeof(struct vrnic_cmd_create_ah) == 64, "vrnic_cmd_create_ah");
+static_assert(offsetof(struct vrnic_cmd_create_ah, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_create_ah, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_create_ah, pd) == 8, "pd");
+static_assert(offsetof(struct vrnic_cmd_create_ah, traffic_class) == 12, "traffic_class");
+static_assert(offsetof(struct vrnic_cmd_create_ah, hop_limit) == 13, "hop_limit");
+static_assert(offsetof(struct vrnic_cmd_create_ah, gid_index) == 14, "gid_index");
+static_assert(offsetof(struct vrnic_cmd_create_ah, dest_gid) == 16, "dest_gid");
+static_assert(offsetof(struct vrnic_cmd_create_ah, dest_mac) == 32, "dest_mac");
+static_assert(offsetof(struct vrnic_cmd_create_ah, udp_source_port) == 38, "udp_source_port");
+
+/**
+ * struct vrnic_cmd_multicast - ATTACH_MULTICAST and DETACH_MULTICAST command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @qpn: queue pair of datagrams
+ * @reserved0: 0
+ * @gid: the group's GID, ::ffff:a.b.c.d for IPv4
+ * @reserved: 0
+ */
+struct vrnic_cmd_multicast {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 qpn;
+	__le32 reserved0;
+	__u8 gid[16];
+	__le32 reserved[8];
+};
+
+static_assert(sizeof(struct vrnic_cmd_multicast) == 64, "vrnic_cmd_multicast");
+static_assert(offsetof(struct vrnic_cmd_multicast, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_multicast, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_multicast, qpn) == 8, "qpn");
+static_assert(offsetof(struct vrnic_cmd_multicast, gid) == 16, "gid");
+
+/**
  * struct vrnic_reply_query_objects - QUERY_OBJECTS reply, 64 bytes
  * @status: commit word: enum vrnic_admin_status
  * @refused: commit word: byte offset in the command of the field that was refused, else 0
@@ -1160,6 +1243,7 @@ static_assert(offsetof(struct vrnic_reply_gid, mac) == 24, "mac");
  * @eqs: event queues alive
  * @cqs: completion queues alive
  * @qps: queue pairs alive
+ * @ahs: address handles alive
  * @reserved: 0
  */
 struct vrnic_reply_query_objects {
@@ -1172,7 +1256,8 @@ struct vrnic_reply_query_objects {
 	__le32 eqs;
 	__le32 cqs;
 	__le32 qps;
-	__le32 reserved[8];
+	__le32 ahs;
+	__le32 reserved[7];
 };
 
 static_assert(sizeof(struct vrnic_reply_query_objects) == 64, "vrnic_reply_query_objects");
@@ -1184,6 +1269,7 @@ static_assert(offsetof(struct vrnic_reply_query_objects, mrs) == 16, "mrs");
 static_assert(offsetof(struct vrnic_reply_query_objects, eqs) == 20, "eqs");
 static_assert(offsetof(struct vrnic_reply_query_objects, cqs) == 24, "cqs");
 static_assert(offsetof(struct vrnic_reply_query_objects, qps) == 28, "qps");
+static_assert(offsetof(struct vrnic_reply_query_objects, ahs) == 32, "ahs");
 
 /**
  * struct vrnic_wqe - Send WQE, 64 bytes
@@ -1193,13 +1279,14 @@ static_assert(offsetof(struct vrnic_reply_query_objects, qps) == 28, "qps");
  * @index: running index of this slot
  * @qpn: own QP number
  * @immediate: immediate data for the peer's CQE, or a tag
- * @remote_address: virtual address at the peer
- * @rkey: the peer's key; SEND_INV: the key to invalidate there
- * @length: payload bytes; 8 for atomics
+ * @remote_address: virtual address at the peer; datagrams: AHN in bits 31:0, QPN in bits 55:32
+ * @rkey: the peer's key; SEND_INV: the key to invalidate there; datagrams: Q_Key, or the QP's
+ *    own when bit 31 is set
+ * @length: payload bytes; atomics: 8, with OPERAND_4B 4
  * @local_address: payload or READ destination; ATOMIC_ADD: addend; ATOMIC_CAS: swap value
  * @lkey: key of local_address; ATOMIC_CAS: compare value bits 31:0
  * @compare_high: ATOMIC_CAS: compare value bits 63:32
- * @result_address: atomics: where the old value goes (8 bytes)
+ * @result_address: atomics: where the old value goes (as many bytes as the atomic works on)
  * @result_lkey: atomics: its key
  * @reserved: 0
  */
@@ -1269,6 +1356,7 @@ static_assert(offsetof(struct vrnic_recv_wqe, length) == 20, "length");
  * @timestamp: nanoseconds on the device's clock
  * @cause: enum vrnic_cause; 0 on success
  * @flags: VRNIC_CQE_*
+ * @source_qpn: datagrams received: the sender's QP
  * @reserved: 0
  * @producer: commit word: running index of this entry in the CQ
  * @index16: commit word: low 16 bits of index
@@ -1283,7 +1371,8 @@ struct vrnic_cqe {
 	__le64 timestamp;
 	__le32 cause;
 	__le32 flags;
-	__le32 reserved[6];
+	__le32 source_qpn;
+	__le32 reserved[5];
 	__le32 producer;
 	__le16 index16;
 	__u8 status;
@@ -1297,6 +1386,7 @@ static_assert(offsetof(struct vrnic_cqe, immediate) == 12, "immediate");
 static_assert(offsetof(struct vrnic_cqe, timestamp) == 16, "timestamp");
 static_assert(offsetof(struct vrnic_cqe, cause) == 24, "cause");
 static_assert(offsetof(struct vrnic_cqe, flags) == 28, "flags");
+static_assert(offsetof(struct vrnic_cqe, source_qpn) == 32, "source_qpn");
 static_assert(offsetof(struct vrnic_cqe, producer) == 56, "producer");
 static_assert(offsetof(struct vrnic_cqe, index16) == 60, "index16");
 static_assert(offsetof(struct vrnic_cqe, status) == 62, "status");
@@ -1361,6 +1451,12 @@ static inline __u64 vrnic_doorbell(enum vrnic_doorbell_type type, __u32 number, 
 static inline __u64 vrnic_wqe_commit(enum vrnic_opcode opcode, __u8 flags, __u32 index)
 {
 	return (__u64)index << 32 | (__u64)1 << 16 | (__u64)flags << 8 | (__u64)opcode;
+}
+
+/* remote_address of a datagram: address handle @ahn, QP @qpn at the peer. */
+static inline __u64 vrnic_datagram_address(__u32 ahn, __u32 qpn)
+{
+	return (__u64)qpn << 32 | ahn;
 }
 
 /*
@@ -1683,6 +1779,8 @@ static inline const char *vrnic_cause_name(__u32 value)
 		return "BAD_LENGTH";
 	case VRNIC_CAUSE_BAD_FLAGS:
 		return "BAD_FLAGS";
+	case VRNIC_CAUSE_HANDLE_UNKNOWN:
+		return "HANDLE_UNKNOWN";
 	case VRNIC_CAUSE_LKEY_UNKNOWN:
 		return "LKEY_UNKNOWN";
 	case VRNIC_CAUSE_LKEY_BOUNDS:

@@ -15,7 +15,7 @@ from emu.lab.relay import run_pair
 from emu.lab.runner import LabRunner
 from tests.boot.traffic import Traffic, counters, wait_until
 
-EMPTY = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 0, "cqs": 0, "qps": 0}
+EMPTY = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 0, "cqs": 0, "qps": 0, "ahs": 0}
 IDLE = {"node0.nic0": {**EMPTY, "eqs": 1}, "node1.nic0": {**EMPTY, "eqs": 2}}
 """What a NIC holds when only its driver uses it: an event queue for each processor of the guest."""
 

@@ -33,7 +33,7 @@ BARS = {0: (0xE000_0000, 0x1_0000), 2: (0xE100_0000, 0x10_0000), 4: (0xE200_0000
 SIZES = {bar: size for bar, (_, size) in BARS.items()}
 EDGES = (0, 1, 2, 7, 8, 63, 64, 255, 256, 4095, 4096, 0xFFFF, 0x10000, 0xFFFFFF, 0x7FFFFFFF, 0xFFFFFFFF)
 REGISTERS = (0x100, 0x104, 0x108, 0x110, 0x118, 0x200, 0x208, 0x400, 0x800)
-NOTHING = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 0, "cqs": 0, "qps": 0}
+NOTHING = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 0, "cqs": 0, "qps": 0, "ahs": 0}
 
 
 class Guest:

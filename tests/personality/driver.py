@@ -463,7 +463,7 @@ class Driver:
     def objects(self) -> dict[str, int]:
         """QUERY_OBJECTS."""
         reply = self.command(AdminOpcode.QUERY_OBJECTS)
-        return {name: reply[name] for name in ("contexts", "pds", "mrs", "eqs", "cqs", "qps")}
+        return {name: reply[name] for name in ("contexts", "pds", "mrs", "eqs", "cqs", "qps", "ahs")}
 
     @staticmethod
     def doorbell_value(kind: DoorbellType, number: int, index: int) -> int:

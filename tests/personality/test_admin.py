@@ -26,7 +26,7 @@ from tests.personality.bare_machine import GID, MAC, BareMachine
 from tests.personality.driver import ALL, Driver, Refused, offset_of
 
 PEER: dict[str, Any] = {"dest_qpn": 0x200, "dest_gid": GID, "dest_mac": MAC}
-NOTHING = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 0, "cqs": 0, "qps": 0}
+NOTHING = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 0, "cqs": 0, "qps": 0, "ahs": 0}
 
 
 @pytest.fixture
@@ -716,7 +716,7 @@ def test_query_objects_counts(driver: Driver) -> None:
     cq = driver.create_cq()
     driver.create_qp(cq)
     driver.create_qp(cq)
-    assert driver.objects() == {"contexts": 1, "pds": 1, "mrs": 1, "eqs": 1, "cqs": 1, "qps": 2}
+    assert driver.objects() == {"contexts": 1, "pds": 1, "mrs": 1, "eqs": 1, "cqs": 1, "qps": 2, "ahs": 0}
 
 
 def test_field_names_of_refusals_exist_in_their_commands() -> None:

@@ -26,7 +26,7 @@ from tests.personality.client_machine import BAR_BASE, ClientMachine
 from tests.personality.driver import Cq, Driver, Qp
 from tests.vfio_user import Client
 
-NOTHING = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 0, "cqs": 0, "qps": 0}
+NOTHING = {"contexts": 0, "pds": 0, "mrs": 0, "eqs": 0, "cqs": 0, "qps": 0, "ahs": 0}
 
 
 @dataclass

@@ -26,6 +26,7 @@ from emu.nic.work import (
     SendRequest,
     Sge,
     Status,
+    Transport,
 )
 from emu.personality.vrnic.codec import codec_of
 from emu.personality.vrnic.contract.codes import CheckId
@@ -53,7 +54,14 @@ def queue_pair(
     """As much of a queue pair as the formats look at."""
     ring = SimpleNamespace(log_size=log_size)
     made = SimpleNamespace(
-        number=0x101, phase=phase, start_index=start, signal_all=signal_all, sq=ring, receive=ring
+        number=0x101,
+        phase=phase,
+        start_index=start,
+        signal_all=signal_all,
+        sq=ring,
+        receive=ring,
+        transport=Transport.ROCE_RC,
+        pd=SimpleNamespace(number=1, handles={}),
     )
     return cast(QueuePair, made)
 
@@ -216,6 +224,12 @@ def test_one_block_may_be_left_out(blocks: int) -> None:
             Status.LOC_QP_OP_ERR,
         ),
         (
+            {"opcode": Opcode.ATOMIC_CAS, "length": 8, "flags": WqeFlags.OPERAND_4B},
+            CheckId.C29_UNSUPPORTED,
+            Cause.BAD_LENGTH,
+            Status.LOC_QP_OP_ERR,
+        ),
+        (
             {"opcode": Opcode.WRITE, "length": (1 << 31) + 1},
             CheckId.NONE,
             Cause.BAD_LENGTH,
@@ -313,7 +327,8 @@ def test_a_cqe_has_every_field_in_its_place(
     )
     assert (seen.index16, seen.status, seen.opcode_phase >> 4) == (index & 0xFFFF, status, opcode)
     assert seen.opcode_phase & 1 == (1 if (producer // (1 << log_size)) % 2 == 0 else 0)
-    assert list(seen.reserved) == [0] * 6
+    assert seen.source_qpn == 0
+    assert list(seen.reserved) == [0] * 5
 
 
 @pytest.mark.parametrize("producer", [0, 1, 2, 0xFFFFFFFF])

@@ -13,7 +13,7 @@ from emu.personality.vrnic.contract.codes import AdminOpcode, AdminStatus, MrFla
 from emu.personality.vrnic.contract.descriptors import CqeFlags, WqeFlags
 from emu.transport.loop import Loop
 from emu.transport.model import DeviceModel
-from tests.personality.driver import Cq, Driver, Qp, Refused
+from tests.personality.driver import Cq, Driver, Qp
 from tests.personality.test_device import Lab, pattern
 from tests.vfio_user.client import Client
 
@@ -124,11 +124,3 @@ def test_send_with_invalidate_takes_the_peers_key_out_of_use(lab: Lab) -> None:
     qp.ring()
     assert [cqe.status for cqe in lab.await_cqes(cq)] == [Status.REM_ACCESS_ERR]
     assert b.command(AdminOpcode.DEREG_MR, object=key).status == AdminStatus.OK
-
-
-def test_datagrams_are_refused_by_name(lab: Lab) -> None:
-    driver = lab.a.driver
-    cq = driver.create_cq(log_size=4)
-    with pytest.raises(Refused) as caught:
-        driver.create_qp(cq, transport=Transport.ROCE_UD)
-    assert caught.value.status is AdminStatus.UNSUPPORTED

@@ -24,6 +24,7 @@ from emu.nic.work import (
     SendRequest,
     Sge,
     Status,
+    Transport,
 )
 from emu.personality.vrnic.codec import packer
 from emu.personality.vrnic.contract.codes import EventType
@@ -47,22 +48,28 @@ COMMIT = 8
 """Bytes of the commit word at the end of a CQE or an EQE."""
 INLINE_OFFSET = 32
 ATOMIC_BYTES = 8
+SMALL_ATOMIC_BYTES = 4
+_U32 = 0xFFFFFFFF
 
 _SIGNAL = int(WqeFlags.SIGNAL)
 _SOLICITED = int(WqeFlags.SOLICITED)
 _FENCE = int(WqeFlags.FENCE)
 _INLINE = int(WqeFlags.INLINE)
+_SMALL = int(WqeFlags.OPERAND_4B)
 _PHASE = int(WqeFlags.PHASE)
 _COMMON = _SIGNAL | _SOLICITED | _FENCE | _PHASE
 
 _WITH_PAYLOAD = (Opcode.WRITE, Opcode.WRITE_IMM, Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV)
 _ALLOWED = {
-    opcode.value: _COMMON | (_INLINE if opcode in _WITH_PAYLOAD else 0)  # reads and atomics send none
+    opcode.value: _COMMON
+    | (_INLINE if opcode in _WITH_PAYLOAD else 0)  # reads and atomics send none
+    | (_SMALL if opcode in (Opcode.ATOMIC_ADD, Opcode.ATOMIC_CAS) else 0)
     for opcode in Opcode
 }
 """Flags each opcode takes."""
 _OPCODES = {opcode.value: opcode for opcode in Opcode}
 _ATOMICS = frozenset((Opcode.ATOMIC_ADD.value, Opcode.ATOMIC_CAS.value))
+_DATAGRAMS = frozenset((Transport.ROCE_UD, Transport.UET_UUD))
 _COMPLETES_AS = {
     Opcode.NOP: CompletionOpcode.NOP,
     Opcode.WRITE: CompletionOpcode.WRITE,
@@ -98,6 +105,7 @@ class SendFormat:
         signal_all = qp.signal_all
         longest = self._max_message
         check_phase, start, log_size = qp.phase, qp.start_index, qp.sq.log_size
+        handles = qp.pd.handles if qp.transport in _DATAGRAMS else None
         index = first
         for (
             opcode,
@@ -138,14 +146,31 @@ class SendFormat:
                 solicited=bool(flags & _SOLICITED),
                 fence=bool(flags & _FENCE),
             )
+            if handles is not None and opcode != Opcode.NOP:
+                handle = handles.get(remote & _U32)
+                if handle is None:
+                    text = (
+                        f"index {index}: PD {qp.pd.number} has no address handle {remote & _U32:#x}; "
+                        "put its number into the low half of remote_address"
+                    )
+                    results.append(_bad(index, Cause.HANDLE_UNKNOWN, text, opcode))
+                    index = (index + 1) & MASK
+                    continue
+                request.handle = handle.address
+                request.dest_qpn = remote >> 32 & 0xFFFFFF
+                request.qkey = rkey
             if opcode in _ATOMICS:
-                if length != ATOMIC_BYTES:
-                    text = f"index {index}: an atomic is {length} bytes long; set length to {ATOMIC_BYTES}"
+                wanted = SMALL_ATOMIC_BYTES if flags & _SMALL else ATOMIC_BYTES
+                if length != wanted:
+                    text = (
+                        f"index {index}: an atomic {'with' if flags & _SMALL else 'without'} OPERAND_4B is "
+                        f"{length} bytes long; set length to {wanted}"
+                    )
                     results.append(_bad(index, Cause.BAD_LENGTH, text, opcode))
                     index = (index + 1) & MASK
                     continue
                 request.swap_add = local
-                request.sges = [Sge(result, ATOMIC_BYTES, result_lkey)]
+                request.sges = [Sge(result, wanted, result_lkey)]
                 if opcode == Opcode.ATOMIC_CAS:
                     request.compare = lkey | compare_high << 32
             elif flags & _INLINE:
@@ -256,6 +281,8 @@ class CompletionFormat:
             immediate = completion.invalidated
         if completion.solicited:
             flags |= int(CqeFlags.SOLICITED)
+        if completion.ip_version:
+            flags |= int(CqeFlags.GRH)
         index = completion.index
         return (
             self._body(
@@ -266,6 +293,7 @@ class CompletionFormat:
                 timestamp,
                 completion.cause,
                 flags,
+                completion.source_qpn,
             ),
             self._commit(producer, index & 0xFFFF, completion.status, completion.opcode << 4 | phase),
         )

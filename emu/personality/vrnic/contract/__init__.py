@@ -9,6 +9,6 @@ ring/collapsed/counter completion.
 """
 
 ABI_MAJOR = 1
-ABI_MINOR = 0
+ABI_MINOR = 1
 ABI_VERSION = ABI_MAJOR << 16 | ABI_MINOR
 """A driver must refuse a device whose major number differs, and may use any greater minor number."""

@@ -31,6 +31,10 @@ class AdminOpcode(enum.IntEnum):
     QUERY_GID = 0x0F
     SET_GID = 0x10
     QUERY_OBJECTS = 0x11
+    CREATE_AH = 0x12
+    DESTROY_AH = 0x13
+    ATTACH_MULTICAST = 0x14
+    DETACH_MULTICAST = 0x15
 
 
 class AdminStatus(enum.IntEnum):
@@ -167,6 +171,7 @@ class VendorCause(enum.IntEnum):
     BAD_OPCODE = 4
     BAD_LENGTH = 5
     BAD_FLAGS = 6
+    HANDLE_UNKNOWN = 7
     LKEY_UNKNOWN = 16
     LKEY_BOUNDS = 17
     LKEY_ACCESS = 18

@@ -46,7 +46,7 @@ FreeCtx = Struct(
 AllocPd = Struct(*HEADER, "ctx" / Int32ul * "owner", "reserved" / Array(13, Int32ul))
 ObjectReply = Struct(
     *REPLY_HEADER,
-    "object" / Int32ul * "number of the new object (PDN, key, EQN, CQN, QPN)",
+    "object" / Int32ul * "number of the new object (PDN, key, EQN, CQN, QPN, AHN)",
     "reserved" / Array(13, Int32ul),
 )
 ObjectCommand = Struct(
@@ -112,7 +112,7 @@ ModifyQp = Struct(
     *HEADER,
     "qpn" / Int32ul * "queue pair",
     "mask" / Int32ul * "attributes given: enum ibv_qp_attr_mask; port and partition are implied",
-    "state" / Byte * "new state",
+    "state" / Byte * "new state in bits 3:0; with CUR_STATE the state it is expected to be in, in bits 7:4",
     "path_mtu" / Byte * "1=256 .. 5=4096",
     "timeout" / Byte * "local ACK timeout exponent, 0..31",
     "retry_cnt" / Byte * "0..7",
@@ -120,7 +120,7 @@ ModifyQp = Struct(
     "min_rnr_timer" / Byte * "RNR timer code, 0..31",
     "max_rd_atomic" / Byte * "outstanding READs and atomics as requester",
     "max_dest_rd_atomic" / Byte * "outstanding READs and atomics as responder",
-    "dest_qpn" / Int32ul * "peer's QP",
+    "dest_qpn" / Int32ul * "peer's QP; with QKEY the Q_Key: datagrams have no one peer",
     "rq_psn" / Int32ul * "24 bits",
     "sq_psn" / Int32ul * "24 bits",
     "access" / Byte * "enum ibv_access_flags",
@@ -136,7 +136,8 @@ QueryQpReply = Struct(
     *REPLY_HEADER,
     "state" / Byte * "QpState",
     "transport" / Byte * "Transport",
-    "reserved0" / Int16ul,
+    "sq_draining" / Byte * "1: moved to SQD, and what had begun is not finished",
+    "reserved0" / Byte,
     "doorbell_index" / Int32ul * "last accepted send doorbell",
     "fetched_index" / Int32ul * "next slot to fetch",
     "completed_index" / Int32ul * "every slot before it is done",
@@ -167,6 +168,27 @@ GidReply = Struct(
 )
 GID_TABLE_SIZE = 16
 
+CreateAh = Struct(
+    *HEADER,
+    "pd" / Int32ul * "protection domain; only its QPs can use the handle",
+    "traffic_class" / Byte * "IP traffic class",
+    "hop_limit" / Byte * "IP TTL; 0 reads as 64",
+    "gid_index" / Byte * "own GID",
+    "reserved0" / Byte,
+    "dest_gid" / Bytes(16) * "GID to send to, ::ffff:a.b.c.d for IPv4; may be a multicast group",
+    "dest_mac" / Bytes(6) * "next hop's MAC address, or the group's",
+    "udp_source_port" / Int16ul * "0: derived from the QP numbers",
+    "reserved" / Array(6, Int32ul),
+)
+
+MulticastCommand = Struct(
+    *HEADER,
+    "qpn" / Int32ul * "queue pair of datagrams",
+    "reserved0" / Int32ul,
+    "gid" / Bytes(16) * "the group's GID, ::ffff:a.b.c.d for IPv4",
+    "reserved" / Array(8, Int32ul),
+)
+
 QueryObjectsReply = Struct(
     *REPLY_HEADER,
     "contexts" / Int32ul * "contexts alive",
@@ -175,7 +197,8 @@ QueryObjectsReply = Struct(
     "eqs" / Int32ul * "event queues alive",
     "cqs" / Int32ul * "completion queues alive",
     "qps" / Int32ul * "queue pairs alive",
-    "reserved" / Array(8, Int32ul),
+    "ahs" / Int32ul * "address handles alive",
+    "reserved" / Array(7, Int32ul),
 )
 
 COMMANDS = {
@@ -197,5 +220,9 @@ COMMANDS = {
     AdminOpcode.QUERY_GID: (GidCommand, GidReply),
     AdminOpcode.SET_GID: (GidCommand, Reply),
     AdminOpcode.QUERY_OBJECTS: (Command, QueryObjectsReply),
+    AdminOpcode.CREATE_AH: (CreateAh, ObjectReply),
+    AdminOpcode.DESTROY_AH: (ObjectCommand, Reply),
+    AdminOpcode.ATTACH_MULTICAST: (MulticastCommand, Reply),
+    AdminOpcode.DETACH_MULTICAST: (MulticastCommand, Reply),
 }
 """Command and reply layout of every opcode."""

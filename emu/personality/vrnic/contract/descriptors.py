@@ -8,6 +8,7 @@ Send WQE, 64 bytes (the first 8 bytes are the commit word: with phase mode, stor
     | opcode | flags  | blocks | running index | QPN echo     | immediate    |   0
     +--------+--------+--------+---------------+--------------+--------------+
     | remote address                           | rkey         | byte length  |  16
+    | datagram: AH, remote QPN                 | Q_Key        |              |
     +------------------------------------------+--------------+--------------+
     | local address | operand (add/swap)       | lkey | compare               |  32
     +------------------------------------------+-----------------------------+
@@ -42,7 +43,8 @@ class WqeFlags(enum.IntFlag):
     INLINE = 1 << 4
     """Payload is in the WQE."""
     OPERAND_4B = 1 << 5
-    """Atomic on 4 bytes. RoCE has none, so queue pairs that speak it refuse the flag."""
+    """Atomic on 4 bytes; ``length`` is 4 then. ROCE_RC has them; between two of these devices only, as the
+    standard's atomics are on 8."""
     PHASE = 1 << 7
     """Phase bit."""
 
@@ -54,13 +56,18 @@ SendWqe = Struct(
     "index" / Int32ul * "running index of this slot",
     "qpn" / Int32ul * "own QP number",
     "immediate" / Int32ul * "immediate data for the peer's CQE, or a tag",
-    "remote_address" / Int64ul * "virtual address at the peer",
-    "rkey" / Int32ul * "the peer's key; SEND_INV: the key to invalidate there",
-    "length" / Int32ul * "payload bytes; 8 for atomics",
+    "remote_address"
+    / Int64ul
+    * "virtual address at the peer; datagrams: AHN in bits 31:0, QPN in bits 55:32",
+    "rkey"
+    / Int32ul
+    * "the peer's key; SEND_INV: the key to invalidate there; datagrams: Q_Key, or the QP's own "
+    "when bit 31 is set",
+    "length" / Int32ul * "payload bytes; atomics: 8, with OPERAND_4B 4",
     "local_address" / Int64ul * "payload or READ destination; ATOMIC_ADD: addend; ATOMIC_CAS: swap value",
     "lkey" / Int32ul * "key of local_address; ATOMIC_CAS: compare value bits 31:0",
     "compare_high" / Int32ul * "ATOMIC_CAS: compare value bits 63:32",
-    "result_address" / Int64ul * "atomics: where the old value goes (8 bytes)",
+    "result_address" / Int64ul * "atomics: where the old value goes (as many bytes as the atomic works on)",
     "result_lkey" / Int32ul * "atomics: its key",
     "reserved" / Int32ul * "0",
 )
@@ -82,7 +89,8 @@ Cqe = Struct(
     "timestamp" / Int64ul * "nanoseconds on the device's clock",
     "cause" / Int32ul * "VendorCause; 0 on success",
     "flags" / Int32ul * "CqeFlags",
-    "reserved" / Array(6, Int32ul) * "0",
+    "source_qpn" / Int32ul * "datagrams received: the sender's QP",
+    "reserved" / Array(5, Int32ul) * "0",
     "producer" / Int32ul * "commit word: running index of this entry in the CQ",
     "index16" / Int16ul * "commit word: low 16 bits of index",
     "status" / Byte * "commit word: completion status (enum ibv_wc_status)",
@@ -96,6 +104,9 @@ class CqeFlags(enum.IntFlag):
     WITH_IMM = 1 << 0
     SOLICITED = 1 << 1
     WITH_INV = 1 << 2
+    GRH = 1 << 3
+    """Datagrams received: the first 40 bytes of the buffer, which ``length`` counts, are the network header:
+    an IPv6 header, or 20 zero bytes and an IPv4 header."""
 
 
 Eqe = Struct(

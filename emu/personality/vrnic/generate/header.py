@@ -68,6 +68,12 @@ static inline __u64 vrnic_wqe_commit(enum vrnic_opcode opcode, __u8 flags, __u32
 	return (__u64)index << 32 | (__u64)1 << 16 | (__u64)flags << 8 | (__u64)opcode;
 }
 
+/* remote_address of a datagram: address handle @ahn, QP @qpn at the peer. */
+static inline __u64 vrnic_datagram_address(__u32 ahn, __u32 qpn)
+{
+	return (__u64)qpn << 32 | ahn;
+}
+
 /*
  * Phase bit of an entry in a ring of 1 << @log_size slots: 1 in the first pass. @distance is the
  * entry's running index less the ring's first one (CREATE_QP start_index; 0 for CQ and EQ).

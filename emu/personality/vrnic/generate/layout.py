@@ -101,6 +101,10 @@ STRUCTS: tuple[StructEntry, ...] = (
     StructEntry(commands.QueryQpReply, "vrnic_reply_query_qp", "QUERY_QP reply"),
     StructEntry(commands.GidCommand, "vrnic_cmd_gid", "QUERY_GID and SET_GID command"),
     StructEntry(commands.GidReply, "vrnic_reply_gid", "QUERY_GID reply"),
+    StructEntry(commands.CreateAh, "vrnic_cmd_create_ah", "CREATE_AH command"),
+    StructEntry(
+        commands.MulticastCommand, "vrnic_cmd_multicast", "ATTACH_MULTICAST and DETACH_MULTICAST command"
+    ),
     StructEntry(commands.QueryObjectsReply, "vrnic_reply_query_objects", "QUERY_OBJECTS reply"),
     StructEntry(descriptors.SendWqe, "vrnic_wqe", "send WQE"),
     StructEntry(descriptors.RecvWqe, "vrnic_recv_wqe", "receive WQE"),

@@ -89,7 +89,7 @@ COMMAND_NOTES: dict[AdminOpcode, str] = {
     AdminOpcode.ALLOC_PD: (
         "Makes a protection domain. Keys and QPs of one domain work together, never with another's."
     ),
-    AdminOpcode.FREE_PD: "Ends a domain. BUSY while it has regions or QPs.",
+    AdminOpcode.FREE_PD: "Ends a domain. BUSY while it has regions, QPs or address handles.",
     AdminOpcode.REG_MR: (
         "Makes a memory region and returns its key, which serves as lkey and rkey. The key's low 8 bits "
         "change at each reuse, so a freed key is recognised. The page list is read once, now. "
@@ -124,7 +124,11 @@ COMMAND_NOTES: dict[AdminOpcode, str] = {
         "MIN_RNR_TIMER; RTR to RTS needs TIMEOUT, RETRY_CNT, RNR_RETRY, SQ_PSN and MAX_RD_ATOMIC. An "
         "unreliable connection (ROCE_UC) takes none of MAX_DEST_RD_ATOMIC, MIN_RNR_TIMER, TIMEOUT, "
         "RETRY_CNT, RNR_RETRY and MAX_RD_ATOMIC; a send WQE that fails stops its send queue alone (SQE), "
-        "and SQE to RTS lets it go on. A "
+        "and SQE to RTS lets it go on. Datagrams (ROCE_UD, UET_UUD) need QKEY instead of ACCESS_FLAGS for "
+        "INIT, nothing for RTR, SQ_PSN for RTS. RTS to SQD stops the send queue after what has begun; "
+        "EN_SQD_ASYNC_NOTIFY asks for SQ_DRAINED then, and until then only ERR and RESET are taken. "
+        "CUR_STATE refuses the command when the QP is in another state than expected (BAD_STATE `state`). "
+        "ALT_PATH is UNSUPPORTED `mask`: paths do not migrate; PATH_MIG_STATE changes nothing. A "
         "missing attribute is BAD_STATE `mask`, one too many BAD_FIELD `mask`, a step that does not "
         "exist BAD_STATE `state`. RESET is always allowed, forgets everything and rewinds both rings to "
         "`start_index`; ERR is allowed from every state but RESET and flushes."
@@ -138,6 +142,23 @@ COMMAND_NOTES: dict[AdminOpcode, str] = {
     ),
     AdminOpcode.SET_GID: (
         "Writes an entry of the GID table; all zero empties it. QPs keep the address they were given."
+    ),
+    AdminOpcode.CREATE_AH: (
+        "Makes an address handle: where a datagram goes and the address it comes from. Send WQEs of the "
+        "domain's QPs name it. BAD_FIELD `dest_mac` when GID and MAC are not both of a multicast "
+        "group or both of one port."
+    ),
+    AdminOpcode.DESTROY_AH: (
+        "Ends an address handle. Send WQEs fetched later that name it fail with LOC_QP_OP_ERR, cause "
+        "HANDLE_UNKNOWN."
+    ),
+    AdminOpcode.ATTACH_MULTICAST: (
+        "Has a datagram QP receive a copy of every datagram to the group's GID and QPN 0xffffff, if the "
+        "Q_Key is right; its own come to the others only. Doing so again changes nothing. BAD_STATE `qpn` "
+        "for another transport, BAD_FIELD `gid` when it is no multicast address."
+    ),
+    AdminOpcode.DETACH_MULTICAST: (
+        "Ends that. BAD_OBJECT `gid` when the QP is not attached. Destroying the QP does it too."
     ),
     AdminOpcode.QUERY_OBJECTS: (
         "Counts the objects that exist. A driver that unloads can show that it leaves none."
@@ -158,7 +179,11 @@ complete too, signaled or not. The result of a READ or an atomic is in memory be
 of a WRITE is visible at the target before any later message of the same QP.
 
 A WQE that fails gives a completion with an error, signaled or not; the QP goes to ERR, and what follows
-is flushed with WR_FLUSH_ERR. RESET is the way back."""
+is flushed with WR_FLUSH_ERR. RESET is the way back.
+
+A datagram is a SEND or SEND_IMM of at most the port's MTU that names an address handle, the peer's QP and
+its Q_Key. QPN 0xffffff stands for every QP attached to the handle's multicast group. What comes without a
+posted receive, with another Q_Key, or longer than the receive WQE less 40 bytes, is dropped and counted."""
 
 DOORBELL_RULES = """\
 One aligned 64-bit store. A doorbell carries all it needs, so a repeated one is harmless. It is accepted
