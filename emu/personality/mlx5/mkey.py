@@ -23,7 +23,8 @@ from emu.nic.indirect import Indirect, KeyedList, Strided
 from emu.nic.mr import MemoryKind, MemoryRegion
 from emu.nic.pages import Memory, PageList
 from emu.nic.qp import QueuePair
-from emu.nic.work import Access, Cause, Sge
+from emu.nic.work import Access, Cause, Sge, Transport
+from emu.pcie.bus import BusError
 
 __all__ = ["ALL_MEMORY", "AccessMode", "Check", "KeyChange", "Mkey", "MkeyTable", "word_list"]
 
@@ -302,11 +303,25 @@ class MkeyTable:
             )
         size = change.octowords * OCTOWORD
         if change.source is not None:
-            sge = Sge(change.source.address, size, change.source.lkey)
-            data = qp.host.gather([sge], 0, size)
+            data = self._fetch(qp, change.source, size)
         else:
             data = change.inline[:size]
         return word_list(data)
+
+    def _fetch(self, qp: QueuePair, source: Sge, size: int) -> bytes:
+        """The bytes of a list in memory. :raises ProtectionError: its key does not allow it; unreachable."""
+        keys, pd = self.nic.keys, qp.pd
+        if qp.transport is Transport.LOCAL:
+            # Drivers make the registration queue pair without a domain.
+            try:
+                pd = keys.get(source.lkey, "lkey").pd
+            except NicError as error:
+                raise ProtectionError(error.message, cause=Cause.LKEY_UNKNOWN) from None
+        region = keys.check(source.lkey, source.address, size, pd, Access.NONE, remote=False)
+        try:
+            return region.pages.read(self.nic.platform.dma, source.address - region.address, size)
+        except BusError as error:
+            raise ProtectionError(f"translation list: {error}", cause=Cause.BUS_ERROR) from None
 
     def _load(self, key: Mkey, at: int, words: array[int]) -> None:
         """Put words into the translation. :raises NicError: NO_RESOURCE."""

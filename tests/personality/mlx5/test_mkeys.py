@@ -142,13 +142,17 @@ def test_the_registration_queue_pair_gives_keys_to_other_domains(pair: Pair) -> 
     """Drivers make keys in a domain of their own, enable them for a process, and take them back."""
     a = pair.a
     own = a.machine.pd()
-    rig = a.machine.qp(own, a.cq, a.uar, service=0xC, rq_type=3)
+    # The queue pair itself has no domain.
+    rig = a.machine.qp(0, a.cq, a.uar, service=0xC, rq_type=3)
+    lists = a.machine.allocate(4096)
+    list_key = a.machine.mkey(own, lists, 4096)
     rig.sends = rig.receives
     for step in (Op.RST2INIT_QP, Op.INIT2RTR_QP, Op.RTR2RTS_QP):
         a.machine.do(step, qpn=rig.number)
     key = free_key(a, PAGES, pd=own)
     context = {**ALL, "pd": a.pd, "start_addr": 0x5000, "len": 4096, "log_page_size": 12, "mkey_7_0": 0x10}
-    change(rig, key, REGISTER | PD, context, pages(a.memory), FREE_ONLY)
+    a.machine.store(lists, pages(a.memory))
+    change(rig, key, REGISTER | PD, context, bytes(64), FREE_ONLY, data(lists, 64, list_key))
     pair.run()
     assert outcome(a) == GOOD
     keys = a.machine.nic.keys
@@ -159,8 +163,12 @@ def test_the_registration_queue_pair_gives_keys_to_other_domains(pair: Pair) -> 
     assert outcome(a) == GOOD
     assert (region.pd.number, region.enabled) == (own, False)
     assert a.machine.do(Op.QUERY_MKEY, mkey_index=key >> 8)["memory_key_mkey_entry.free"] == 1
-    a.machine.do(Op.DESTROY_MKEY, mkey_index=key >> 8)
+    change(rig, key, FREE, {"free": 1}, bytes(64), 0, data(lists, 64, 0xABCD00))
+    pair.run()
+    assert outcome(a) == REFUSED
     a.machine.do(Op.DESTROY_QP, qpn=rig.number)
+    for each in (key, list_key):
+        a.machine.do(Op.DESTROY_MKEY, mkey_index=each >> 8)
     a.machine.do(Op.DEALLOC_PD, pd=own)
 
 
