@@ -1,42 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model network in virtual time for comparing transports: hosts, paths between them, a port before each.
+"""A network in virtual time for comparing transports: hosts, two switches, and paths between these.
 
-A host's link and each of the ``paths`` between two hosts take time for every byte. A single path is as fast
-as the link, one of several half as fast, and each is a little longer than the one before, so packets overtake
-each other. A new UDP source port takes the next path in turn. A full path holds its sender back, and it loses
-frames at random. As the queue before a receiver grows, its port marks packets (ECN), then trims, then drops
-them: there is no priority flow control.
+Switches and links are the lab's own (:mod:`emu.fabric`). Senders hang on one switch, receivers on the other.
+Links take time for every byte, and each of the ``paths`` between the switches is a little longer than the one
+before, so packets overtake each other. A single path is as fast as a host's link, one of several half as
+fast. Paths lose frames at random.
+
+As a queue grows, its switch marks UET's packets (ECN), then trims, then drops them. RoCE gets the lossless
+network it is made for: senders pause (priority flow control) before anything is dropped. Its own congestion
+control (DCQCN) is off; constants tuned for other round trips would only slow it down here.
 """
 
 from __future__ import annotations
 
-import random
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 
 from emu.bench.roce import KEY, BenchHost
 from emu.clock import MS, NS_PER_S, US, Timer, VirtualScheduler
+from emu.events import Event, EventBus, Kind
+from emu.fabric.egress import Egress, Queueing
+from emu.fabric.link import LinkEnd
+from emu.fabric.switch import Switch
 from emu.nic.engine import Drop, Engine, ProtectionError
 from emu.nic.work import Access, Completion, Opcode, QpAttributes, QpState, SendRequest, Sge, Transport
 from emu.roce import RcEngine, parse
 from emu.uet import Fep, NsccConfig, Parameters
-from emu.wire.congestion import mark, trim
-from emu.wire.frame import ETHERNET_SIZE
 
 __all__ = ["MTU", "RATE", "Host", "Network", "QueuePair"]
 
 MTU = 4096
 RATE = 12_500_000_000
 """Bytes a second of a host's link: 100 Gb/s."""
-PATH_NS = 5 * US
+PATH_NS = 4 * US
 PATH_STEP_NS = 200
 """Each further path is this much longer."""
-PATH_QUEUE_NS = 20 * US
-"""Waiting time on a path from which on it holds the sender back."""
+HOST_NS, HOST_JITTER_NS = 500, 400
+"""What a host's link adds, and up to how much more. Without any difference between hosts the one whose packet
+comes first would be first for ever.
+"""
 MARK_FROM, MARK_TO, TRIM_AT, DROP_AT = 0.2, 0.8, 1.0, 5.0
-"""Bytes that wait for a receiver when its port begins to mark, marks all, trims and drops data, as multiples
-of what the link carries in a round trip: the settings that UET's congestion control assumes of a switch.
+"""Bytes in a queue when its switch begins to mark, marks all, trims and drops data, as multiples of what its
+link carries in a round trip: the settings that UET's congestion control assumes.
 """
 AHEAD = 64
 """Frames that may wait for a host's own link before its transports stop sending."""
@@ -45,10 +50,15 @@ BUDGET = 16
 ACK_TIMEOUT = 8
 """RoCE's timer as an exponent: 4.096 us times 2^8 is about a millisecond, UET's likewise."""
 
-_PORT_AT = ETHERNET_SIZE + 20
 _HEADERS = {Transport.ROCE_RC: 58, Transport.UET_RUD: 98}
 """Bytes of a data frame that are not payload."""
 _DATA = 512
+"""Frames from this length on are data."""
+_UNIQUE = slice(34, 114)
+"""Bytes of a data frame that no switch changes and that tell it from others: UDP to the beginning of payload.
+"""
+_LOCAL = bytes.fromhex("88b5")
+"""Ethertype of the announcement by which switches learn where a host is (IEEE: local experiments)."""
 
 
 def _parameters(paths: int, round_trip: int) -> Parameters:
@@ -62,70 +72,108 @@ def _parameters(paths: int, round_trip: int) -> Parameters:
     )
 
 
-@dataclass(slots=True)
-class _Path:
-    """Time at which it has carried all it took."""
-
-    free_at: int = 0
+def _queueing(rate: int, round_trip: int, *, lossless: bool) -> Queueing:
+    carried = rate * round_trip // NS_PER_S
+    if lossless:
+        return Queueing(rate, limit=round(DROP_AT * carried), pause=True)
+    return Queueing(
+        rate,
+        limit=round(DROP_AT * carried),
+        mark_min=round(MARK_FROM * carried),
+        mark_max=round(MARK_TO * carried),
+        trim_at=round(TRIM_AT * carried),
+    )
 
 
 class Network:
-    """The clock, the hosts by MAC address, and what happened to their data."""
+    """The clock, the switches and what happened to the hosts' data.
+
+    ``resent`` are payload bytes sent again, ``reordered`` counts data packets that arrived after a later one
+    of the same sender.
+    """
 
     def __init__(self, transport: Transport, paths: int, loss: float, seed: int = 1) -> None:
         self.transport = transport
-        self.loss = loss
         self.scheduler = VirtualScheduler()
-        self.round_trip = 2 * (PATH_NS + PATH_STEP_NS * (paths - 1)) + 2 * US
+        longest = PATH_NS + PATH_STEP_NS * (paths - 1) + 2 * HOST_NS
+        speed = RATE if paths == 1 else RATE // 2
+        # Every switch has the whole packet before it sends it on.
+        size = MTU + _HEADERS[transport]
+        stored = 2 * size * NS_PER_S // RATE + size * NS_PER_S // speed
+        self.round_trip = 2 * longest + stored
         self.parameters = _parameters(paths, self.round_trip)
-        self.hosts: dict[bytes, Host] = {}
-        self.lost = 0
         self.resent = 0
         self.reordered = 0
-        self.arrived = 0
-        self.waited = 0
-        self.packets = [0] * paths
-        self._paths: dict[bytes, list[_Path]] = {}
-        self._turns: dict[bytes, int] = {}
-        self._speed = RATE if paths == 1 else RATE // 2
-        self._random = random.Random(seed)
+        self.sequence: dict[bytes, int] = {}
+        """Place of each packet among its sender's."""
+        self._dropped = 0
+        self._seed = seed
+        self._hosts = 0
+        events = EventBus()
+        events.subscribe(self._note_drop, [Kind.FRAME_DROP])
+        self._sides = [Switch(self.scheduler, events, name=name) for name in ("senders", "receivers")]
+        self._paths = self._sides[0].join(
+            self._sides[1],
+            paths,
+            loss=loss,
+            seed=seed,
+            delay_ns=PATH_NS,
+            step_ns=PATH_STEP_NS,
+            queueing=self._queueing(speed),
+        )
+        self._egresses: list[Egress] = []
 
-    def host(self, memory: int) -> Host:
-        """A further host with ``memory`` bytes that its peers may write."""
-        host = Host(self, len(self.hosts) + 1, memory)
-        self.hosts[host.mac] = host
-        return host
+    def host(self, memory: int, *, receives: bool = False) -> Host:
+        """A further host with ``memory`` bytes that its peers may write, on the side of the receivers or on
+        that of the senders.
+        """
+        self._hosts += 1
+        switch, name = self._sides[receives], f"host{self._hosts}"
+        port = switch.port(
+            name,
+            delay_ns=HOST_NS,
+            jitter_ns=HOST_JITTER_NS,
+            seed=self._seed * 1000 + self._hosts,
+            queueing=self._queueing(RATE),
+        )
+        if receives:
+            self._egresses += switch.egresses(name)
+        return Host(self, self._hosts, memory, port)
 
-    def launch(self, frame: bytes) -> int:
-        """Put ``frame`` on its path; until when that holds the sender's link."""
-        now = self.scheduler.now()
-        ends = frame[0:12]
-        paths = self._paths.get(ends)
-        if paths is None:
-            paths = self._paths[ends] = [_Path() for _ in self.packets]
-        # Ports of one pair of hosts are told apart by the addresses before them.
-        turn = self._turns.setdefault(ends + frame[_PORT_AT : _PORT_AT + 2], len(self._turns))
-        number = turn % len(paths)
-        path = paths[number]
-        path.free_at = max(now, path.free_at) + len(frame) * NS_PER_S // self._speed
-        data = len(frame) >= _DATA
-        self.packets[number] += data
-        if self.chance(self.loss):
-            self.drop(frame)
-        else:
-            sequence = self.hosts[frame[6:12]].sent
-            arrive = partial(self.hosts[frame[0:6]].arrive, frame, sequence)
-            self.scheduler.call_at(path.free_at + PATH_NS + PATH_STEP_NS * number, arrive)
-        return max(now + len(frame) * NS_PER_S // RATE, path.free_at - PATH_QUEUE_NS)
+    @property
+    def lost(self) -> int:
+        """Payload bytes that did not arrive: dropped, lost or cut off."""
+        snapshots = [name for switch in self._sides for name in switch.snapshot().values()]
+        trimmed = sum(counters.get("queue.trimmed", 0) for counters in snapshots)
+        octets = sum(counters.get("queue.trimmed_octets", 0) for counters in snapshots)
+        return self._dropped + octets - trimmed * _HEADERS[self.transport]
 
-    def chance(self, probability: float) -> bool:
-        """True with ``probability``, which may lie beyond 0 and 1."""
-        return self._random.random() < probability
+    @property
+    def queue(self) -> float:
+        """How long a data packet waited in both switches, in nanoseconds on average so far."""
+        return sum(
+            sum(egress.counters.waited_ns for egress in egresses)
+            / max(1, sum(egress.counters.data for egress in egresses))
+            for egresses in (self.bottlenecks, self._egresses)
+        )
 
-    def drop(self, frame: bytes) -> None:
-        """A frame is gone."""
-        if len(frame) >= _DATA:
-            self.lost += len(frame) - _HEADERS[self.transport]
+    @property
+    def bottlenecks(self) -> list[Egress]:
+        """The queues before the paths, on the side of the senders."""
+        return self._sides[0].egresses("receivers")
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What each path carried of all bytes towards the receivers."""
+        octets = [link.forward.counters.octets for link in self._paths]
+        return tuple(carried / max(1, sum(octets)) for carried in octets)
+
+    def _queueing(self, rate: int) -> Queueing:
+        return _queueing(rate, self.round_trip, lossless=self.transport is Transport.ROCE_RC)
+
+    def _note_drop(self, event: Event) -> None:
+        if event.length is not None and event.length >= _DATA:
+            self._dropped += event.length - _HEADERS[self.transport]
 
 
 class QueuePair(BenchHost):
@@ -195,22 +243,23 @@ class QueuePair(BenchHost):
 
 
 class Host:
-    """A host: its link, the port before it, its queue pairs, and its endpoint when it speaks UET."""
+    """A host: its link, its queue pairs, and its endpoint when it speaks UET."""
 
-    def __init__(self, network: Network, number: int, memory: int) -> None:
+    def __init__(self, network: Network, number: int, memory: int, port: LinkEnd) -> None:
         self.network = network
         self.scheduler = network.scheduler
         self.mac = bytes((2, 0, 0, 0, 0, number))
         self.gid = bytes(10) + b"\xff\xff" + bytes((10, 77, 0, number))
         self.memory = bytearray(memory)
         self.queue: deque[bytes] = deque()
-        self.sent = 0
         self.fep = Fep(self, network.parameters, number) if network.transport is Transport.UET_RUD else None
+        self._port = port
         self._qps: dict[int, QueuePair] = {}
         self._timers: dict[int, Timer] = {}
-        self._sending = False
-        self._port_free_at = 0
+        self._sent = 0
         self._newest: dict[bytes, int] = {}
+        port.attach(self._arrive)
+        port.send(b"\xff" * 6 + self.mac + _LOCAL)
 
     def queue_pair(self) -> QueuePair:
         """A further queue pair, in RESET."""
@@ -221,14 +270,16 @@ class Host:
     @property
     def backlog(self) -> int:
         """Frames that wait for the link."""
-        return len(self.queue)
+        return self._port.backlog
 
     def send(self, frame: bytes, qpn: int | None) -> None:
-        """Queue a frame for the link."""
-        self.queue.append(frame)
-        if not self._sending:
-            self._sending = True
-            self.scheduler.call_soon(self._send)
+        """Put a frame on the link."""
+        if len(frame) >= _DATA:
+            self._sent += 1
+            key = frame[_UNIQUE]
+            # Of one sent twice nobody can tell which copy arrives.
+            self.network.sequence[key] = 0 if key in self.network.sequence else self._sent
+        self._port.send(frame)
 
     def wake(self, qpn: int) -> None:
         """Serve a queue pair soon."""
@@ -256,30 +307,6 @@ class Host:
         if deadline is not None:
             self._timers[qp.qpn] = self.scheduler.call_at(max(deadline, now + 1), partial(self._expire, qp))
 
-    def arrive(self, frame: bytes, sequence: int) -> None:
-        """A frame came off its path: it waits at the port, or does not fit."""
-        now = self.scheduler.now()
-        data = len(frame) >= _DATA
-        wait = max(0, self._port_free_at - now)
-        waiting = wait / self.network.round_trip
-        kept = frame
-        if data and waiting > TRIM_AT:
-            kept = trim(frame, last_hop=True) or (frame if waiting <= DROP_AT else b"")
-            if kept is not frame:
-                self.network.drop(frame)
-            if not kept:
-                return
-        if waiting > MARK_FROM and self.network.chance((waiting - MARK_FROM) / (MARK_TO - MARK_FROM)):
-            kept = mark(kept) or kept
-        self._port_free_at = max(now, self._port_free_at) + len(kept) * NS_PER_S // RATE
-        if data:
-            self.network.arrived += 1
-            self.network.waited += wait
-            source = frame[6:12]
-            self.network.reordered += sequence < self._newest.get(source, 0)
-            self._newest[source] = max(sequence, self._newest.get(source, 0))
-        self.scheduler.call_at(self._port_free_at, partial(self._deliver, kept))
-
     def note_retransmit(self, qpn: int | None, psn: int, packets: int, octets: int, reason: str) -> None:
         """The endpoint repeats something."""
         self.network.resent += octets
@@ -293,25 +320,15 @@ class Host:
     def count(self, counter: str) -> None:
         """The endpoint counts something."""
 
-    def _send(self) -> None:
-        frame = self.queue.popleft()
-        self.sent += 1
-        free_at = self.network.launch(frame)
-        self._sending = bool(self.queue)
-        if self._sending:
-            self.scheduler.call_at(free_at, self._send)
-        else:
-            # The link stays taken; a frame that comes now has to wait for it.
-            self._sending = True
-            self.scheduler.call_at(free_at, self._idle)
-
-    def _idle(self) -> None:
-        if self.queue:
-            self._send()
-        else:
-            self._sending = False
-
-    def _deliver(self, frame: bytes) -> None:
+    def _arrive(self, frame: bytes) -> None:
+        if frame[0:6] != self.mac:
+            return
+        if len(frame) >= _DATA:
+            source = frame[6:12]
+            sequence = self.network.sequence.get(frame[_UNIQUE], 0)
+            newest = self._newest.get(source, 0)
+            self.network.reordered += 0 < sequence < newest
+            self._newest[source] = max(sequence, newest)
         now = self.scheduler.now()
         if self.fep is not None:
             self.fep.receive(frame, now)

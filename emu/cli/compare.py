@@ -77,7 +77,7 @@ def _show(outcomes: Sequence[Outcome]) -> None:
     )
     print_table("RoCEv2 and UET in virtual time", columns, rows)
     console.print("lost, resent: payload bytes. tail: slowest message to median.", highlight=False)
-    console.print("queue: mean wait before the receiver. share: of the busiest path.", highlight=False)
+    console.print("queue: mean wait in switches. share: of the busiest path.", highlight=False)
     for outcome in outcomes:
         if outcome.failed:
             where = f"{outcome.workload}, {outcome.transport}, {outcome.paths} paths, loss {outcome.loss:g}"

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from emu.clock import NS_PER_S, Scheduler
 from emu.events import Event, EventBus, Kind
+from emu.fabric.lane import pause_ns
 from emu.wire.congestion import dscp_of, mark, trim
 from emu.wire.uet_profile import DEFAULT
 
@@ -60,6 +61,7 @@ _SECOND = frozenset({DEFAULT.dscp_trimmed, DEFAULT.dscp_trimmed_last_hop})
 @dataclass(slots=True)
 class EgressCounters:
     """``queued`` frames came, ``sent`` left. ``marked`` and ``trimmed`` went on changed, ``dropped`` did not.
+    ``trimmed_octets`` are the bytes that the trimmed ones had before.
 
     ``peak`` is the greatest depth of the data queue in bytes, ``waited_ns`` the time that the ``data`` frames
     of that queue waited, together.
@@ -69,6 +71,7 @@ class EgressCounters:
     sent: int = 0
     marked: int = 0
     trimmed: int = 0
+    trimmed_octets: int = 0
     dropped: int = 0
     peak: int = 0
     data: int = 0
@@ -83,6 +86,7 @@ class Egress:
 
     :param name: under which events report
     :param last_hop: the link ends at a receiver, which a trimmed packet tells
+    :param held: asked before a frame leaves: True when the far end wants a pause
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class Egress:
         transmit: Callable[[bytes], None],
         *,
         last_hop: bool = False,
+        held: Callable[[], bool] | None = None,
         seed: int = 0,
     ) -> None:
         self.name = name
@@ -103,6 +108,7 @@ class Egress:
         self._events = events
         self._transmit = transmit
         self._last_hop = last_hop
+        self._held = held
         self._random = random.Random(f"{seed}/{name}/queue")
         self._queues: tuple[deque[tuple[int, bytes]], ...] = (deque(), deque(), deque())
         self._depths = [0, 0, 0]
@@ -135,6 +141,7 @@ class Egress:
                 trimmed = trim(frame, self._last_hop)
                 if trimmed is not None:
                     self.counters.trimmed += 1
+                    self.counters.trimmed_octets += size
                     self._report(Kind.QUEUE, frame, "trimmed")
                     frame, rank = trimmed, 1
             if rank == 2 and queueing.mark_min is not None and depth > queueing.mark_min:
@@ -184,6 +191,9 @@ class Egress:
         while self._free_at <= now:
             rank = next((rank for rank, queue in enumerate(self._queues) if queue), None)
             if rank is None:
+                break
+            if self._held is not None and self._held():
+                self._free_at = now + pause_ns(self.queueing.rate)
                 break
             since, frame = self._queues[rank].popleft()
             size = len(frame)

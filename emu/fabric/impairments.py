@@ -14,10 +14,12 @@ class Impairments:
 
     ``loss``, ``trim`` and ``mark`` are probabilities (0 to 1): that a frame vanishes, that a UET data packet
     has its payload cut off, that a packet whose sender takes part in ECN is marked CE, as a congested switch
-    does. ``last_hop`` says that the link ends at the receiver, which a trimmed packet tells. ``delay_ns`` is
-    the time from end to end in nanoseconds, and ``rate`` the bytes a second that fit on the link (0: any
-    number), so that a frame also takes the time of its length and of those before it. ``seed`` fixes the
-    random draws: the same seed, link name and sequence of frames give the same fates.
+    does. ``last_hop`` says that the link ends at the receiver, which a trimmed packet tells.
+
+    ``delay_ns`` is the time from end to end in nanoseconds, ``jitter_ns`` up to how much longer it may take
+    (frames keep their order all the same). ``rate`` are the bytes a second that fit on the link (0: any
+    number): a frame also takes the time of its length and of those before it. ``seed`` fixes the random
+    draws: the same seed, link name and sequence of frames give the same fates.
 
     Two properties of the physical layer are modelled. With ``llr`` (link-level retry) the link itself repeats
     a frame that it lost, until it gets through: order is kept, the transport sees a delay and no loss.
@@ -37,6 +39,7 @@ class Impairments:
     llr: bool = False
     symbol_errors: float = 0.0
     rate: int = 0
+    jitter_ns: int = 0
 
     def __post_init__(self) -> None:
         for name in ("loss", "trim", "mark", "symbol_errors"):
@@ -45,5 +48,6 @@ class Impairments:
                 raise ValueError(f"{name} {value} is not a probability between 0 and 1")
         if self.delay_ns < 0:
             raise ValueError(f"delay {self.delay_ns} ns is negative")
-        if self.rate < 0:
-            raise ValueError(f"rate {self.rate} is negative")
+        for name in ("rate", "jitter_ns"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} {getattr(self, name)} is negative")

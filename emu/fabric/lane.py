@@ -48,7 +48,10 @@ BURST_FRAMES = 64
 
 
 PAUSE_NS = 100_000
-"""How long a receiver that cannot keep up is left alone."""
+"""How long a receiver that cannot keep up is left alone, where the link has no speed."""
+
+PAUSE_OCTETS = 32 << 10
+"""How long it is where the link has one: as it would take to send this much."""
 
 
 @dataclass(slots=True)
@@ -74,6 +77,11 @@ class LaneCounters:
     replayed: int = 0
     fec_corrected: int = 0
     fec_uncorrectable: int = 0
+
+
+def pause_ns(rate: int) -> int:
+    """How long a sender waits that was told to pause, on a link of ``rate`` bytes a second (0: no limit)."""
+    return PAUSE_OCTETS * NS_PER_S // rate if rate else PAUSE_NS
 
 
 class Lane:
@@ -137,6 +145,8 @@ class Lane:
             if impairments.trim or impairments.mark:
                 frame = self._congest(frame)
             delay = impairments.delay_ns + held
+            if impairments.jitter_ns:
+                delay += self._random.randrange(impairments.jitter_ns + 1)
             if impairments.rate:
                 start = max(self._free_at, self._scheduler.now())
                 self._free_at = start + size * NS_PER_S // impairments.rate
@@ -144,7 +154,7 @@ class Lane:
             else:
                 due = self._scheduler.now() + delay if delay else 0
             if self._queue and self._queue[-1][0] > due:
-                # What the link repeats holds up what comes after it.
+                # What the link repeats or delays holds up what comes after it.
                 due = self._queue[-1][0]
             self._queue.append((due, frame))
             if not self._armed:
@@ -212,7 +222,7 @@ class Lane:
         queue = self._queue
         now = self._scheduler.now()
         if queue and self.paused is not None and self.paused():
-            self._scheduler.call_at(now + PAUSE_NS, self._deliver)
+            self._scheduler.call_at(now + pause_ns(self.impairments.rate), self._deliver)
             return
         try:
             for _ in range(min(len(queue), BURST_FRAMES)):

@@ -16,6 +16,7 @@ Two switches may be joined by a trunk of several links, of which a flow takes on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from emu.clock import Scheduler
@@ -72,8 +73,10 @@ class SwitchPort:
         self._origin: SwitchPort | Trunk = trunk or self
         self._end = end
         self.send = end.send if egress is None else egress.send
-        inbound = link.forward if end is link.far else link.backward
-        inbound.paused = switch.crowded
+        if trunk is None or egress is None:
+            # Else the queue at the other end of the trunk asks, and fills meanwhile.
+            inbound = link.forward if end is link.far else link.backward
+            inbound.paused = switch.crowded
         end.attach(self._arrived)
         end.watch(self._link_changed)
 
@@ -154,6 +157,7 @@ class Switch:
         symbol_errors: float = 0.0,
         seed: int = 0,
         delay_ns: int = 0,
+        jitter_ns: int = 0,
         queue_frames: int = QUEUE_FRAMES,
         queueing: Queueing = UNLIMITED,
     ) -> LinkEnd:
@@ -169,6 +173,7 @@ class Switch:
         there = Impairments(
             loss=loss,
             delay_ns=delay_ns,
+            jitter_ns=jitter_ns,
             seed=seed,
             trim=trim,
             mark=mark,
@@ -186,7 +191,7 @@ class Switch:
             queue_frames=queue_frames,
         )
         crowd = min(CROWD_FRAMES, max(1, queue_frames // 4))
-        egress = self._egress(name, queueing, link.far, last_hop=True, seed=seed)
+        egress = self._egress(name, queueing, link.far, seed=seed)
         self._ports[name] = SwitchPort(self, link, link.far, crowd=crowd, egress=egress)
         return link.near
 
@@ -223,9 +228,12 @@ class Switch:
                 far_name=other.name,
             )
             joined.append(link)
-            for switch, end, trunk in ((self, link.near, here), (other, link.far, there)):
+            for switch, end, trunk, held in (
+                (self, link.near, here, other.crowded),
+                (other, link.far, there, self.crowded),
+            ):
                 name = f"{link.name} to {trunk.name}"
-                egress = switch._egress(name, queueing, end, last_hop=False, seed=seed)
+                egress = switch._egress(name, queueing, end, held=held, seed=seed)
                 trunk.members.append(
                     SwitchPort(switch, link, end, crowd=CROWD_FRAMES, egress=egress, trunk=trunk)
                 )
@@ -243,14 +251,14 @@ class Switch:
             raise KeyError(f"{name} is a trunk of {len(port.members)} links")
         return port.link
 
-    def egress(self, name: str) -> Egress | None:
-        """The queues before the link of port ``name``; None when it has no speed.
+    def egresses(self, name: str) -> list[Egress]:
+        """The queues before the link of port ``name``, or before each link of a trunk; none without a speed.
 
-        :raises KeyError: no such port, or it is a trunk.
+        :raises KeyError: no such port.
         """
-        self.link(name)
         port = self._ports[name]
-        return port.egress if isinstance(port, SwitchPort) else None
+        members = port.members if isinstance(port, Trunk) else [port]
+        return [member.egress for member in members if member.egress is not None]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -311,11 +319,27 @@ class Switch:
             raise ValueError(f"{self.name} has a port {name!r} already")
 
     def _egress(
-        self, name: str, queueing: Queueing, end: LinkEnd, *, last_hop: bool, seed: int
+        self,
+        name: str,
+        queueing: Queueing,
+        end: LinkEnd,
+        *,
+        held: Callable[[], bool] | None = None,
+        seed: int,
     ) -> Egress | None:
+        """Queues before ``end``, if its link has a speed; ``held`` where another switch is at the far end."""
         if not queueing.rate:
             return None
-        return Egress(self._scheduler, self._events, name, queueing, end.send, last_hop=last_hop, seed=seed)
+        return Egress(
+            self._scheduler,
+            self._events,
+            name,
+            queueing,
+            end.send,
+            last_hop=held is None,
+            held=held,
+            seed=seed,
+        )
 
     def _learn(self, origin: bytes, source: SwitchPort | Trunk) -> None:
         if self._table.get(origin) is source:

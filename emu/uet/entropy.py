@@ -22,7 +22,9 @@ class EntropySelector:
 
     def __init__(self, paths: int, seed: int) -> None:
         draw = random.Random(seed)
-        self.values = [_FIRST + value for value in draw.sample(range(_COUNT), paths)]
+        # Neighbours, since switches that fold or divide what they hash send these different ways.
+        first = _FIRST + draw.randrange(_COUNT - paths + 1)
+        self.values = draw.sample(range(first, first + paths), paths)
         self._barred: dict[int, int] = {}
         self._next = 0
 

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 import emu.cli.compare
 from emu.bench.compare import LOSSES, WORKLOADS, Outcome, Workload, compare_transports, run
-from emu.bench.network import Network
+from emu.bench.network import RATE, Network
 from emu.cli.main import app
+from emu.clock import MS, NS_PER_S
 from emu.nic.work import Transport
 
 BULK = Workload("2 MiB write", (2 << 20,))
@@ -32,7 +33,8 @@ def test_roce_repeats_far_more_on_its_one_path() -> None:
     assert found.failed == ""
     assert found.lost > 0
     assert found.resent > 10 * found.lost
-    assert sorted(found.shares) == [0.0] * 7 + [1.0]
+    # The others carried what tells switches where the hosts are.
+    assert max(found.shares) > 0.9999
 
 
 def test_spraying_reorders_and_is_faster_than_one_path() -> None:
@@ -59,31 +61,33 @@ def test_the_tail_is_no_matter_of_luck() -> None:
     assert tails[-1] < 4
 
 
-def test_incast_settles_by_trimming() -> None:
-    roce, uet = (run(INCAST, transport, 1, 0.0) for transport in ("roce-rc", "uet-rud"))
+@pytest.mark.parametrize("paths", [1, 8])
+def test_incast_settles_by_trimming_where_roce_has_to_pause(paths: int) -> None:
+    """With one path the bottleneck is between the switches, with eight it is the receiver's link."""
+    roce, uet = (run(INCAST, transport, paths, 0.0) for transport in ("roce-rc", "uet-rud"))
     assert roce.failed == uet.failed == ""
-    assert 0 < uet.resent <= 1.2 * uet.lost
-    assert uet.lost < roce.lost
+    assert roce.lost == roce.resent == 0
+    assert 0 < uet.lost <= uet.resent <= 1.2 * uet.lost
     # Eight senders share one link: the least it can take is what the link needs for all bytes.
-    assert uet.time < 2 * (8 << 20) * 1_000_000_000 // 12_500_000_000
+    assert uet.time < 1.2 * (8 << 20) * NS_PER_S // RATE
+    if paths == 8:
+        assert uet.queue < roce.queue / 2
 
 
-def test_congestion_control_keeps_the_queue_short() -> None:
-    # Three quarters of the 12 us round trip is what it aims at.
-    two = run(Workload("two flows", (65536,) * 128, senders=2), "uet-rud", 1, 0.0)
-    assert two.failed == ""
-    assert two.queue < 9_000
-    sixteen = run(Workload("incast of 16", (65536,) * 4, senders=16), "uet-rud", 1, 0.0)
+@pytest.mark.parametrize("paths", [1, 8])
+def test_an_incast_of_sixteen_does_not_collapse(paths: int) -> None:
+    sixteen = run(Workload("incast of 16", (65536,) * 8, senders=16), "uet-rud", paths, 0.0)
     assert sixteen.failed == ""
-    assert sixteen.queue < 12_000
-    assert sixteen.time < 2 * (4 << 20) * 1_000_000_000 // 12_500_000_000
+    assert 0 < sixteen.resent <= 1.2 * sixteen.lost
+    assert sixteen.queue < 1.5 * Network(Transport.UET_RUD, paths, 0.0).round_trip
+    assert sixteen.time < 1.5 * (8 << 20) * NS_PER_S // RATE
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_two_flows_share_a_bottleneck(seed: int) -> None:
-    size, count = 65536, 160
+def test_two_flows_share_a_bottleneck_and_keep_its_queue_short(seed: int) -> None:
+    size, count = 65536, 400
     network = Network(Transport.UET_RUD, 1, 0.0, seed)
-    receiver = network.host(2 * size)
+    receiver = network.host(2 * size, receives=True)
     flows = []
     for number in range(2):
         host = network.host(2 * size)
@@ -92,12 +96,21 @@ def test_two_flows_share_a_bottleneck(seed: int) -> None:
         here.connect(receiver, there.qpn)
         for index in range(count):
             here.write(index, number * size, size)
-        host.serve(here)
         flows.append(here)
-    while max(len(flow.done) for flow in flows) < count:
-        network.scheduler.run(until=network.scheduler.now() + 10_000)
-    assert min(len(flow.done) for flow in flows) > 0.9 * count
-    assert network.waited / network.arrived < 9_000
+    network.scheduler.run(until=network.round_trip)
+    for flow in flows:
+        flow.host.serve(flow)
+    network.scheduler.run(until=MS)
+    early = [len(flow.done) for flow in flows]
+    network.scheduler.run(until=3 * MS)
+    done = [len(flow.done) - before for flow, before in zip(flows, early, strict=True)]
+    assert max(done) < count
+    assert min(done) >= 0.9 * max(done)
+    # Hardly less than the link carries, and no more waiting than congestion control aims at.
+    assert sum(done) * size * NS_PER_S / (2 * MS) > 0.95 * RATE
+    (bottleneck,) = network.bottlenecks
+    assert network.queue <= 0.75 * network.round_trip
+    assert bottleneck.counters.dropped == 0
 
 
 def test_a_run_repeats_exactly_and_seeds_differ() -> None:

@@ -289,5 +289,16 @@ def test_a_link_with_a_speed_takes_time_for_every_byte() -> None:
     bench.link.near.send(numbered(3, 200))
     bench.scheduler.run()
     assert bench.far[3][0] == 1800 + 200 + 500
-    with pytest.raises(ValueError, match="rate"):
-        Impairments(rate=-1)
+
+
+def test_jitter_delays_and_keeps_order() -> None:
+    bench = Bench(Impairments(delay_ns=1000, jitter_ns=500))
+    for number in range(100):
+        bench.link.near.send(numbered(number))
+    bench.scheduler.run()
+    assert [frame for _, frame in bench.far] == [numbered(number) for number in range(100)]
+    late = [time - 2000 for time, _ in bench.far]
+    assert 0 <= late[0] < late[-1] <= 500
+    for name in ("rate", "jitter_ns"):
+        with pytest.raises(ValueError, match=name):
+            Impairments(**{name: -1})  # type: ignore[arg-type]

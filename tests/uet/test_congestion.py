@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from collections import Counter
 from dataclasses import replace
 
@@ -12,6 +11,8 @@ import pytest
 
 from emu.clock import MS, NS_PER_S, US
 from emu.events import EventBus
+from emu.fabric.egress import Egress, Queueing
+from emu.fabric.link import LinkEnd
 from emu.fabric.switch import Switch
 from emu.nic.work import Opcode, Status, Transport
 from emu.uet import NsccConfig, Parameters
@@ -30,54 +31,53 @@ PARAMETERS = Parameters(
 )
 
 
-def mark(frame: bytes) -> bytes:
-    """The IPv4 frame with CE."""
-    marked = bytearray(frame)
-    marked[15] |= 3
-    marked[24:26] = bytes(2)
-    total = sum(word for (word,) in struct.iter_unpack(">H", marked[14:34]))
-    total = (total & 0xFFFF) + (total >> 16)
-    struct.pack_into(">H", marked, 24, ~(total + (total >> 16)) & 0xFFFF)
-    return bytes(marked)
-
-
-class Bottleneck:
-    """One queue before each receiver: marks with growing probability from 0.2 to 0.8 BDP, drops above 5."""
+class Fabric:
+    """NICs of a bench behind a switch whose ports have queues: marking from 0.2 to 0.8 BDP, dropping above 5,
+    without trimming.
+    """
 
     def __init__(self) -> None:
-        self._free: dict[bytes, int] = {}
-        self._random = random.Random(1)
-        self.waits: list[tuple[int, int]] = []
-        self.dropped = 0
+        self.net = Net()
+        self.net.carry = self._carry  # type: ignore[method-assign]
+        self.switch = Switch(self.net.scheduler, EventBus())
+        self._ends: dict[str, LinkEnd] = {}
 
-    def __call__(self, sender: Nic, number: int, frame: bytes) -> list[tuple[int, bytes]]:
-        now = sender.scheduler.now()
-        free = max(self._free.get(frame[:6], 0), now)
-        wait = free - now
-        if len(frame) > MTU:
-            depth = wait * RATE / NS_PER_S
-            if depth > 5 * BDP:
-                self.dropped += 1
-                return []
-            self.waits.append((now, wait))
-            if self._random.random() < (depth / BDP - 0.2) / 0.6:
-                frame = mark(frame)
-        time = len(frame) * NS_PER_S // RATE
-        self._free[frame[:6]] = free + time
-        return [(wait + time + 5 * US, frame)]
+    def nic(self, name: str) -> Nic:
+        """A further NIC on a link of its own."""
+        nic = self.net.nic(name, PARAMETERS)
+        queueing = Queueing(RATE, limit=5 * BDP, mark_min=BDP // 5, mark_max=4 * BDP // 5)
+        # Without jitter the packets of one flow would always find the place that the other's do not.
+        end = self._ends[name] = self.switch.port(
+            name, delay_ns=BASE_RTT // 5, jitter_ns=400, seed=nic.address, queueing=queueing
+        )
+
+        def deliver(frame: bytes) -> None:
+            # A switch that does not know yet where a NIC is tells all of them.
+            if frame[:6] == nic.mac:
+                nic.deliver(frame)
+
+        end.attach(deliver)
+        return nic
+
+    def queue(self, name: str) -> Egress:
+        """The queue before a NIC."""
+        (egress,) = self.switch.egresses(name)
+        return egress
+
+    def _carry(self, sender: Nic, number: int, frame: bytes) -> None:
+        self._ends[sender.name].send(frame)
 
 
-def incast(senders: int, size: int) -> tuple[Net, Bottleneck, list[tuple[Qp, Qp]]]:
+def incast(senders: int, size: int) -> tuple[Fabric, list[tuple[Qp, Qp]]]:
     """``senders`` NICs that each WRITE ``size`` bytes to one at the same time."""
-    bottleneck = Bottleneck()
-    net = Net(bottleneck)
-    sink = net.nic("sink", PARAMETERS)
-    pairs = [connect(net.nic(f"a{index}", PARAMETERS), sink, path_mtu=MTU) for index in range(senders)]
+    fabric = Fabric()
+    sink = fabric.nic("sink")
+    pairs = [connect(fabric.nic(f"a{index}"), sink, path_mtu=MTU) for index in range(senders)]
     for index, (left, right) in enumerate(pairs):
         left.host.memory(LKEY, size)[:] = random.Random(index).randbytes(size)
         right.host.memory(RKEY, size)
         left.post(Opcode.WRITE, size)
-    return net, bottleneck, pairs
+    return fabric, pairs
 
 
 def finish(net: Net, pairs: list[tuple[Qp, Qp]]) -> int:
@@ -90,27 +90,38 @@ def finish(net: Net, pairs: list[tuple[Qp, Qp]]) -> int:
     return net.scheduler.now()
 
 
+def waiting(egress: Egress, since: tuple[int, int]) -> float:
+    """Mean wait in nanoseconds of the data packets after the moment when the counters were ``since``."""
+    return (egress.counters.waited_ns - since[1]) / (egress.counters.data - since[0])
+
+
 def test_two_flows_share_a_bottleneck_and_keep_its_queue_short() -> None:
-    net, bottleneck, pairs = incast(2, 2 << 20)
+    fabric, pairs = incast(2, 2 << 20)
+    net, egress = fabric.net, fabric.queue("sink")
+    net.scheduler.run(until=100 * US)
+    since = egress.counters.data, egress.counters.waited_ns
     net.scheduler.run(until=300 * US)
     sources = [pdc.source for left, _ in pairs for pdc in left.nic.fep.pdcs.values()]
     first, second = (source.nscc.cwnd for source in sources)
     assert abs(first - second) <= 0.1 * max(first, second)
     done = finish(net, pairs)
     assert done <= 1.25 * 2 * (2 << 20) * NS_PER_S / RATE
-    late = [wait for when, wait in bottleneck.waits if when > 100 * US]
-    assert sum(late) / len(late) <= BASE_RTT, "the target for queueing without trimming"
-    assert bottleneck.dropped == 0
+    assert waiting(egress, since) <= BASE_RTT, "the target for queueing without trimming"
+    assert egress.counters.marked > 0
+    assert egress.counters.dropped == 0
 
 
 def test_an_incast_of_sixteen_settles() -> None:
-    net, bottleneck, pairs = incast(16, 1 << 20)
+    fabric, pairs = incast(16, 1 << 20)
+    net, egress = fabric.net, fabric.queue("sink")
+    net.scheduler.run(until=MS)
+    since = egress.counters.data, egress.counters.waited_ns
+    assert egress.counters.peak > 4 * BDP
     done = finish(net, pairs)
     again = sum(len(left.nic.retransmitted) for left, _ in pairs)
-    assert again == bottleneck.dropped > 0, "only what was dropped is sent again"
+    assert again == egress.counters.dropped > 0, "only what was dropped is sent again"
     assert done <= 5 * 16 * (1 << 20) * NS_PER_S / RATE
-    quiet = [wait for when, wait in bottleneck.waits if when > MS]
-    assert sum(quiet) / len(quiet) <= 2 * BASE_RTT
+    assert waiting(egress, since) <= 2 * BASE_RTT
 
 
 def test_a_window_follows_marks_and_delay() -> None:
