@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.uet.headers import response
-from emu.uet.outgoing import Answer, Verdict
+from emu.uet.outgoing import Answer, Pending, Verdict
 from emu.uet.packet import UetPacket
 from emu.uet.psn import advance, before, distance
 from emu.wire.uet_names import (
@@ -19,6 +19,7 @@ from emu.wire.uet_names import (
     PdsType,
     RequestFlag,
     ResponseOpcode,
+    ReturnCode,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ _RECEIVED_MASK = 0xFFFFFF
 _NS_PER_SERVICE_UNIT = 128
 _SERVICE_MAX = 0xFFFF
 _OUT_OF_ORDER_MAX = 0xFFFE
+_CLEARED_KEPT = 64
+"""Cleared answers that are remembered, to tell who asks for one again."""
+_NO_RESPONSE = Answer(NextHeader.RESPONSE, response(ResponseOpcode.NO_RESPONSE, ReturnCode.NULL))
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Acknowledgement:
 
 class Destination:
     """``cack`` is CACK_PSN; bit i of ``received`` is PSN ``cack + 1 + i``; ``stored`` are answers by PSN that
-    wait to be cleared and hold CACK back.
+    wait to be cleared and hold CACK back, as do those that semantics have not given yet.
     """
 
     def __init__(self, pdc: Pdc, start_psn: int) -> None:
@@ -72,6 +76,8 @@ class Destination:
         self.cack = advance(start_psn, -1)
         self.received = 0
         self.stored: dict[int, Answer] = {}
+        self._pending: dict[int, Acknowledgement] = {}
+        self._cleared: dict[int, None] = {}
         self.owed: Acknowledgement | None = None
         self._octets = 0
         self._since_ack = 0
@@ -81,7 +87,11 @@ class Destination:
         """The source has seen every response up to ``psn``."""
         if self.stored and not before(psn, self.cack):
             for stored in [stored for stored in self.stored if not before(psn, stored)]:
-                del self.stored[stored]
+                if stored not in self._pending:
+                    del self.stored[stored]
+                    self._cleared[stored] = None
+            while len(self._cleared) > _CLEARED_KEPT:
+                del self._cleared[next(iter(self._cleared))]
             self._advance()
 
     def has(self, psn: int) -> bool:
@@ -110,6 +120,13 @@ class Destination:
                 expected = advance(self.cack, self.received.bit_length() + 1)
                 pdc.refuse(NackCode.ROD_OOO, packet, expected)
             return
+        if len(self.stored) >= self._parameters.max_stored:
+            # It may need an answer that has to be kept, and its operation may not be one to do twice.
+            pdc.refuse(NackCode.NO_GTD_DEL_AVAIL, packet)
+            pdc.control(
+                CtlType.CLEAR_REQ, payload=max(self.stored, key=lambda kept: distance(kept, self.cack))
+            )
+            return
         verdict: Verdict = None if is_control else pdc.deliver(packet)
         if isinstance(verdict, NackCode):
             pdc.refuse(verdict, packet)
@@ -120,7 +137,11 @@ class Destination:
             # rcvd_bytes counts data packets, nominal size.
             self._octets += packet.nominal
             self._since_ack += max(packet.end - packet.ses, self._parameters.ack_min_add)
-        if verdict is not None:
+        if verdict is Pending.RESPONSE:
+            self.stored[psn] = _NO_RESPONSE
+            self._pending[psn] = self._owe(packet, now)
+            verdict = None
+        elif verdict is not None:
             self.stored[psn] = verdict
         self._advance()
         marked = packet.head.ecn == _CE
@@ -161,6 +182,10 @@ class Destination:
         self._pdc.count("duplicate_requests")
         if ahead < -self._range or not packet.flags & _RETX:
             return
+        if packet.psn in self._cleared:
+            # The source says that it has seen the answer, and asks for it.
+            self._pdc.refuse(NackCode.GTD_RESP_UNAVAIL, packet)
+            return
         self.acknowledge(self._owe(packet, now), now)
 
     def trimmed(self, packet: UetPacket, code: NackCode, now: int) -> None:
@@ -177,10 +202,24 @@ class Destination:
             self._pdc.refuse(NackCode.PKT_NOT_RCVD, packet)
             return
         answer = self.stored.get(psn)
-        if answer is not None and answer.following != NextHeader.RESPONSE:
+        if psn in self._pending:
+            self._pdc.refuse(NackCode.RCVD_SES_PROCG, packet)
+        elif answer is not None and answer.following != NextHeader.RESPONSE:
             self._pdc.refuse(NackCode.ACK_WITH_DATA, packet)
         else:
             self.acknowledge(self._owe(packet, now), now)
+
+    def respond(self, psn: int, answer: Answer | None, now: int) -> None:
+        """Semantics give the response that they owed for ``psn``; None is plain success."""
+        owed = self._pending.pop(psn, None)
+        if owed is None:
+            return
+        if answer is None:
+            del self.stored[psn]
+        else:
+            self.stored[psn] = answer
+        self._advance()
+        self.acknowledge(owed, now)
 
     def probed(self, packet: UetPacket) -> None:
         """Answer a PROBE: congestion state, and a SACK from the PSN it names on. It acknowledges nothing."""
@@ -206,7 +245,8 @@ class Destination:
         answer = self.stored.get(psn)
         flags = (_ACK_M if owed.marked else 0) | (_ACK_RETX if owed.again else 0)
         if answer is not None:
-            flags |= AckRequest.CLEAR << 1
+            if psn not in self._pending:
+                flags |= AckRequest.CLEAR << 1
             following, body = answer.following, answer.body
         else:
             if self._pdc.close_wanted:

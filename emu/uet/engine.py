@@ -11,6 +11,7 @@ descriptor's fence, which waits for everything before it too. Ordered delivery (
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,15 +25,18 @@ from emu.nic.work import (
     Opcode,
     QpAttributes,
     QpState,
+    SendMode,
     SendRequest,
     Status,
     Transport,
 )
 from emu.roce.timers import RNR_DELAYS
 from emu.uet.message import COMPLETIONS, NUMBERED, Message
-from emu.uet.outgoing import Failure
+from emu.uet.notice import Notice
+from emu.uet.outgoing import Failure, Work
 from emu.uet.path import addresses
 from emu.uet.target import Target
+from emu.uet.verdicts import Refused
 from emu.wire.uet_names import ReturnCode
 
 if TYPE_CHECKING:
@@ -75,7 +79,10 @@ class UetEngine:
         """Forget all work without completions."""
         self._queue: deque[SendRequest] = deque()
         self._flight: deque[Message] = deque()
-        self._waiting: deque[tuple[int, Message]] = deque()
+        self._waiting: list[tuple[int, int, Message]] = []
+        self._parked: dict[int, Message] = {}
+        self.offers: dict[int, Message] = {}
+        self._tokens = self._attempts = 0
         self._number = 1
         self._writes = self._reads = 0
         self._drained = False
@@ -115,12 +122,16 @@ class UetEngine:
         """In ERR flush what was posted; otherwise the next message, or a repeated one, finds it."""
         if self.state is QpState.ERR:
             self.target.flush()
+        else:
+            self.target.posted()
 
     def transmit(self, now: int, budget: int) -> bool:
         """Hand messages to the endpoint, which sends them in its own turn."""
         while self._waiting and self._waiting[0][0] <= now:
-            message = self._waiting.popleft()[1]
-            if not message.abandoned:
+            due, _, message = heapq.heappop(self._waiting)
+            if message.due == due and not message.abandoned:
+                message.due = 0
+                self._parked.pop(message.token, None)
                 self._submit(message)
         while self._queue and self.state in _SENDING:
             if not self._begin(self._queue[0]):
@@ -129,7 +140,7 @@ class UetEngine:
         return False
 
     def deadline(self) -> int | None:
-        """When a message that found no receive element is tried again."""
+        """When a message that found no receive element, or was called off, is tried again."""
         return self._waiting[0][0] if self._waiting else None
 
     def expire(self, now: int) -> None:
@@ -149,7 +160,7 @@ class UetEngine:
     @property
     def expected_psn(self) -> int:
         """Number of the next message that takes a receive element (24 bits): PDCs are shared."""
-        return self.target.next_number & 0xFFFFFF
+        return self.target.receives.next_number & 0xFFFFFF
 
     # Messages
 
@@ -164,7 +175,7 @@ class UetEngine:
         ):
             return False
         failure = self._refusal(request)
-        number = self._number if opcode in NUMBERED else 0
+        number = self._number if opcode in NUMBERED and request.tag is None else 0
         message = Message(self, request, number, self.mtu)
         if failure is not None or opcode is Opcode.NOP:
             message.done = True
@@ -178,6 +189,10 @@ class UetEngine:
                 self._writes += 1
             if number:
                 self._number = number % 0xFFFFFFFF + 1
+            if request.mode is not SendMode.EAGER:
+                self._tokens = message.token = self._tokens % 0xFFFFFFFF + 1
+                if message.rendezvous:
+                    self.offers[message.token] = message
         self._queue.popleft()
         self._flight.append(message)
         if message.done:
@@ -192,6 +207,10 @@ class UetEngine:
             return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"UET has no operation {opcode!r}")
         if self.rudi and opcode not in _IDEMPOTENT:
             return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"RUDI has no operation {opcode.name}")
+        if opcode not in NUMBERED - {Opcode.WRITE_IMM} and (
+            request.tag is not None or request.mode is not SendMode.EAGER
+        ):
+            return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_FLAGS, f"{opcode.name} has no tag and no mode")
         if not 0 <= request.length <= _MAX_MESSAGE:
             return Failure(Status.LOC_LEN_ERR, Cause.BAD_LENGTH, f"message of {request.length} bytes")
         if opcode in _ATOMICS and (request.length != _ATOMIC_BYTES or request.masks is not None):
@@ -210,9 +229,18 @@ class UetEngine:
         """Send a message again that the target has not touched, on another PDC."""
         self.release(message)
         message.reset()
+        message.peer_token = 0
         self._submit(message)
 
-    def release(self, message: Message) -> None:
+    def submit(self, work: Work) -> None:
+        """Send what serves the queue pair's own messages."""
+        self._fep.submit(self, work)
+
+    def notify(self, notice: Notice) -> None:
+        """Tell the peer something."""
+        self._fep.submit(self, notice)
+
+    def release(self, message: Work) -> None:
         """A message needs its id no more."""
         self._fep.release(message)
 
@@ -235,12 +263,42 @@ class UetEngine:
             return False
         if self._rnr_left != _RNR_FOREVER:
             self._rnr_left -= 1
-        message.reset()
-        now = self._fep.host.scheduler.now()
         # The message must not be found done by a sweep before its time.
-        self._waiting.append((now + RNR_DELAYS[self.attributes.min_rnr_timer & 0x1F], message))
-        self._fep.host.wake(self.qpn)
+        self._postpone(message, RNR_DELAYS[self.attributes.min_rnr_timer & 0x1F])
         return True
+
+    def _postpone(self, message: Message, delay: int) -> None:
+        """Try a message again later, as a new one."""
+        message.reset()
+        message.due = self._fep.host.scheduler.now() + delay
+        self._attempts += 1
+        heapq.heappush(self._waiting, (message.due, self._attempts, message))
+        self._fep.host.wake(self.qpn)
+
+    def called_off(self, message: Message) -> None:
+        """The peer has no place for a message yet, and will ask for it; if not, it is tried again."""
+        self.release(message)
+        if message.peer_token:
+            # It was quick to ask.
+            message.reset()
+            self._submit(message)
+            return
+        self._parked[message.token] = message
+        self._postpone(message, self.parameters.deferral_ns)
+
+    def resume(self, token: int, peer_token: int) -> None:
+        """The peer has a place for a message that it called off. :raises Refused: there is none."""
+        message = self._parked.pop(token, None)
+        if message is not None:
+            message.due = 0
+            message.peer_token = peer_token
+            self._submit(message)
+            return
+        for message in self._flight:
+            if message.token == token and not message.done and not message.peer_token:
+                message.peer_token = peer_token
+                return
+        raise Refused(ReturnCode.CANCELLED)
 
     def _sweep(self) -> None:
         """Complete what is done, oldest first."""
@@ -248,6 +306,8 @@ class UetEngine:
         while flight and flight[0].done:
             message = flight.popleft()
             request = message.request
+            if message.token:
+                self.offers.pop(message.token, None)
             if request.opcode in _READS:
                 self._reads -= 1
             elif request.opcode is Opcode.WRITE:

@@ -20,14 +20,13 @@ from emu.uet.datagram import UudEngine
 from emu.uet.destination import CONSUMING
 from emu.uet.engine import UetEngine
 from emu.uet.headers import RequestHeader, ResponseHeader, nack, parse_request
-from emu.uet.message import Message
-from emu.uet.outgoing import Failure, Verdict
+from emu.uet.outgoing import Failure, Verdict, Work
 from emu.uet.packet import NOMINAL_EXTRA, Parser, UetPacket
 from emu.uet.parameters import Parameters
 from emu.uet.path import PeerPath
 from emu.uet.pdc import Pdc, Role
 from emu.uet.rudi import Rudi
-from emu.uet.target import refusal
+from emu.uet.verdicts import refusal
 from emu.wire.uet_names import (
     ControlFlag,
     NackCode,
@@ -93,11 +92,11 @@ class Fep:
         self._initiated: dict[_PeerKey, Pdc] = {}
         self._closed: dict[Key, tuple[int, int]] = {}
         self._paths: dict[tuple[bytes, bytes, bytes, bytes], PeerPath] = {}
-        self._ids: dict[int, Message] = {}
+        self._ids: dict[int, Work] = {}
         self._next_id = self._next_number = 0
         self._full_until = 0
         self.rudi = Rudi(self)
-        self._starved: deque[tuple[UetEngine, Message]] = deque()
+        self._starved: deque[tuple[UetEngine, Work]] = deque()
         self._random = random.Random(self.seed)
 
     # The seam to the core
@@ -313,7 +312,7 @@ class Fep:
             attributes.traffic_class,
         )
 
-    def submit(self, engine: UetEngine, message: Message) -> None:
+    def submit(self, engine: UetEngine, message: Work) -> None:
         """Queue a message on a PDC to its peer, opening one if needed, or for RUDI."""
         if engine.rudi:
             message.message_id = self._next_id = self._next_id % 0xFFFF + 1
@@ -370,7 +369,7 @@ class Fep:
             attributes.hop_limit or 64,
         )
 
-    def release(self, message: Message) -> None:
+    def release(self, message: Work) -> None:
         """A message needs its id no more."""
         if self._ids.get(message.message_id) is message:
             del self._ids[message.message_id]
@@ -405,6 +404,11 @@ class Fep:
         if pdc.timer is not None:
             pdc.timer.cancel()
         del self.pdcs[pdc.number]
+        for (qpn, _), inbound in pdc.inbound.items():
+            engine = self._engines.get(qpn)
+            if engine is not None:
+                engine.target.lost(inbound)
+        pdc.inbound.clear()
         if pdc.role is Role.TARGET:
             key = (pdc.path.dest_ip, pdc.path.source_ip, pdc.peer)
             self._targets.pop(key, None)

@@ -14,6 +14,7 @@ from emu.wire.uet_names import (
     NextHeader,
     PdsType,
     RequestOpcode,
+    ResponseList,
     ResponseOpcode,
     ReturnCode,
     SesFlag,
@@ -28,6 +29,7 @@ __all__ = [
     "PDS_REQUEST",
     "PDS_RUDI",
     "PDS_SIZES",
+    "RENDEZVOUS",
     "RESPONSE",
     "SMALL_DATA_RESPONSE",
     "STD_SIZE",
@@ -41,6 +43,7 @@ __all__ = [
     "parse_request",
     "parse_response",
     "prologue",
+    "rendezvous",
     "response",
     "rudi",
     "standard_request",
@@ -89,12 +92,16 @@ ATOMIC_EXTENSION = struct.Struct(">BBBB")
 """Operation, data type, semantic control, reserved."""
 COMPARE_SWAP = struct.Struct(">BBBBQQQQ")
 """The atomic extension, then compare and swap values of 16 bytes, shorter ones in the last bytes."""
+RENDEZVOUS = struct.Struct(">IIQQ")
+"""Eager length; generation 8, PIDonFEP 12, resource index 12 of the READs for the rest; offset and key."""
 RESPONSE = struct.Struct(">BBHII")
 DATA_RESPONSE = struct.Struct(">BBHIHHII")
 SMALL_DATA_RESPONSE = struct.Struct(">BBHII")
 
 _LENGTH_14 = 0x3FFF
 _ATOMICS = frozenset({RequestOpcode.ATOMIC, RequestOpcode.FETCHING_ATOMIC})
+_RENDEZVOUS = frozenset({RequestOpcode.RENDEZVOUS_SEND, RequestOpcode.RENDEZVOUS_TSEND})
+_EXTENDED = _ATOMICS | _RENDEZVOUS
 
 
 def prologue(kind: int, following: int, flags: int) -> int:
@@ -193,9 +200,23 @@ def standard_request(
     )
 
 
-def response(opcode: int, code: int, message_id: int = 0, job_id: int = 0, modified_length: int = 0) -> bytes:
+def rendezvous(eager: int, qpn: int, offset: int, key: int) -> bytes:
+    """Rendezvous extension, 24 bytes: how much comes at once, and where to READ the rest."""
+    return RENDEZVOUS.pack(eager, qpn & 0xFFFFFF, offset, key)
+
+
+def response(
+    opcode: int,
+    code: int,
+    message_id: int = 0,
+    job_id: int = 0,
+    modified_length: int = 0,
+    *,
+    listed: int = ResponseList.EXPECTED,
+    generation: int = 0,
+) -> bytes:
     """SES response, 12 bytes."""
-    return RESPONSE.pack(opcode, code, message_id, job_id, modified_length)
+    return RESPONSE.pack(listed << 6 | opcode, code, message_id, generation << 24 | job_id, modified_length)
 
 
 def data_response(
@@ -216,7 +237,10 @@ def data_response(
 
 @dataclass(slots=True)
 class RequestHeader:
-    """A SES request of any size, taken apart. Absent fields are 0. Payload is ``frame[start:end]``."""
+    """A SES request of any size, taken apart. Absent fields are 0. Payload is ``frame[start:end]``.
+
+    ``key`` is the memory key or the match bits; ``eager`` to ``read_key`` are the rendezvous extension.
+    """
 
     opcode: int
     flags: int
@@ -237,6 +261,11 @@ class RequestHeader:
     data_type: int = 0
     compare: int = 0
     swap: int = 0
+    generation: int = 0
+    eager: int = 0
+    read_qpn: int = 0
+    read_offset: int = 0
+    read_key: int = 0
 
     @property
     def qpn(self) -> int:
@@ -308,11 +337,20 @@ def parse_request(frame: bytes, at: int, end: int, kind: int) -> RequestHeader |
         at,
         end,
     )
-    return _extended(frame, header) if header.opcode in _ATOMICS else header
+    if job >> 24:
+        header.generation = job >> 24
+    return _extended(frame, header) if header.opcode in _EXTENDED else header
 
 
 def _extended(frame: bytes, header: RequestHeader) -> RequestHeader | None:
     at = header.start
+    if header.opcode in _RENDEZVOUS:
+        if header.end - at < RENDEZVOUS.size:
+            return None
+        header.eager, place, header.read_offset, header.read_key = RENDEZVOUS.unpack_from(frame, at)
+        header.read_qpn = place & 0xFFFFFF
+        header.start = at + RENDEZVOUS.size
+        return header
     if header.end - at < ATOMIC_EXTENSION.size:
         return None
     header.operation, header.data_type = frame[at], frame[at + 1]
@@ -329,7 +367,8 @@ def _extended(frame: bytes, header: RequestHeader) -> RequestHeader | None:
 class ResponseHeader:
     """A SES response with or without data. ``message_id`` is the request's; data is ``frame[start:end]``.
 
-    ``request_psn`` is that of a read whose answer is a small one (None otherwise).
+    ``request_psn`` is that of a read whose answer is a small one (None otherwise). ``listed`` says whether
+    the message met a receive element or was buffered.
     """
 
     opcode: int
@@ -340,6 +379,7 @@ class ResponseHeader:
     request_psn: int | None
     start: int
     end: int
+    listed: int = ResponseList.EXPECTED
 
     @property
     def good(self) -> bool:
@@ -353,7 +393,8 @@ def parse_response(frame: bytes, at: int, end: int, kind: int) -> ResponseHeader
         if end - at < RESPONSE.size:
             return None
         opcode, code, message_id, _, modified = RESPONSE.unpack_from(frame, at)
-        return ResponseHeader(opcode & 0x3F, code & 0x3F, message_id, modified, 0, None, end, end)
+        listed = opcode >> 6
+        return ResponseHeader(opcode & 0x3F, code & 0x3F, message_id, modified, 0, None, end, end, listed)
     if kind == NextHeader.RESPONSE_DATA:
         if end - at < DATA_RESPONSE.size:
             return None

@@ -9,18 +9,20 @@ the user of the transport:
 - The lower 32 bits of the memory key are the rkey, ``buffer_offset`` is the remote virtual address.
 - Messages that take a receive element are numbered from 1 by the sending queue pair, so that the target
   matches them with its elements in order however the packets arrive. The number is the upper half of a
-  write's memory key, and the match bits of a send.
+  write's memory key, and the match bits of a send without tag; a tag is the match bits itself.
+- A rendezvous is one packet with the eager part; :mod:`emu.uet.rendezvous` tells how its rest is addressed.
+  What fits a packet goes without one.
 - ``header_data``: the immediate in bits 31:0, bit 32 says that there is one, bit 33 asks for the interrupt,
   bit 34 says that bits 31:0 are a key to invalidate at the target.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from emu.nic.engine import ProtectionError
-from emu.nic.work import Cause, CompletionOpcode, Opcode, SendRequest, Status
-from emu.uet.headers import ATOMIC_EXTENSION, COMPARE_SWAP, ResponseHeader, standard_request
+from emu.nic.work import Cause, CompletionOpcode, Opcode, SendMode, SendRequest, Status
+from emu.uet.headers import ATOMIC_EXTENSION, COMPARE_SWAP, ResponseHeader, rendezvous, standard_request
 from emu.uet.outgoing import Failure, Outgoing
 from emu.wire.uet_names import (
     AtomicOp,
@@ -33,7 +35,8 @@ from emu.wire.uet_names import (
 )
 
 if TYPE_CHECKING:
-    from emu.uet.engine import UetEngine
+    from emu.nic.engine import EngineHost
+    from emu.uet.parameters import Parameters
     from emu.uet.pdc import Pdc
 
 __all__ = [
@@ -43,6 +46,7 @@ __all__ = [
     "NUMBERED",
     "SOLICITED",
     "Message",
+    "Sender",
     "failure_of",
 ]
 
@@ -81,6 +85,11 @@ _REQUESTS: dict[Opcode, RequestOpcode] = {
     Opcode.ATOMIC_CAS: RequestOpcode.FETCHING_ATOMIC,
 }
 _SENDS = (Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV)
+_TAGGED: dict[RequestOpcode, RequestOpcode] = {
+    RequestOpcode.SEND: RequestOpcode.TAGGED_SEND,
+    RequestOpcode.RENDEZVOUS_SEND: RequestOpcode.RENDEZVOUS_TSEND,
+    RequestOpcode.DEFERRABLE_SEND: RequestOpcode.DEFERRABLE_TSEND,
+}
 _IMMEDIATES = (Opcode.WRITE_IMM, Opcode.SEND_IMM)
 _ATOMICS = (Opcode.ATOMIC_ADD, Opcode.ATOMIC_CAS)
 _PAYLOAD = NUMBERED | {Opcode.WRITE}
@@ -127,11 +136,34 @@ def failure_of(code: int) -> Failure:
     return Failure(status, Cause.REMOTE_NAK, f"the target answered {name}")
 
 
+class Sender(Protocol):
+    """What a message asks of the queue pair that sends it, or of who stands for it."""
+
+    host: EngineHost
+    parameters: Parameters
+    qpn: int
+    dest_qpn: int
+
+    def restart(self, message: Message) -> None:
+        """Send a message again that the target has not touched, on another PDC."""
+
+    def release(self, message: Message) -> None:
+        """A message needs its id no more."""
+
+    def ended(self, message: Message) -> None:
+        """A message is done: its answers are in, or it failed."""
+
+    def called_off(self, message: Message) -> None:
+        """The peer called a message off, and all of it that was sent is answered."""
+
+
 class Message:
-    """Implements :class:`emu.uet.outgoing.Stream` for one element.
+    """Implements :class:`emu.uet.outgoing.Work` for one element.
 
     ``number`` is its place among those that take receive elements, ``message_id`` what the wire calls it,
     ``done`` that it ended, well or with ``failure``; ``code`` is the first return code that was no success.
+    ``token`` names a message that the peer may call off or fetch, ``peer_token`` is the peer's name for it
+    once it has one, ``deferred`` that it was called off. ``due`` is when it is tried again.
     """
 
     __slots__ = (
@@ -139,23 +171,30 @@ class Message:
         "_cancelled",
         "_cursor",
         "_dest_qpn",
+        "_eager",
         "_engine",
+        "_fetched",
         "_mtu",
+        "_opcode",
         "_packets",
         "_placed",
         "abandoned",
         "code",
+        "deferred",
         "done",
+        "due",
         "failure",
         "message_id",
         "number",
         "pdc",
+        "peer_token",
         "qpn",
         "request",
         "restarts",
+        "token",
     )
 
-    def __init__(self, engine: UetEngine, request: SendRequest, number: int, mtu: int) -> None:
+    def __init__(self, engine: Sender, request: SendRequest, number: int, mtu: int) -> None:
         self._engine = engine
         self._mtu = mtu
         self._dest_qpn = engine.dest_qpn
@@ -164,15 +203,33 @@ class Message:
         self.number = number
         self.abandoned = False
         self.restarts = 0
-        self._packets = max(1, -(-request.length // mtu)) if request.opcode in _REQUESTS else 0
+        opcode = _REQUESTS.get(request.opcode)
+        self._opcode = int(opcode) if opcode is not None else 0
+        self._packets = max(1, -(-request.length // mtu)) if opcode is not None else 0
+        self._eager: int | None = None
+        self.token = self.peer_token = self.due = 0
+        if opcode is RequestOpcode.SEND and (request.tag is not None or request.mode is not SendMode.EAGER):
+            self._choose(opcode)
         self.reset()
+
+    def _choose(self, opcode: RequestOpcode) -> None:
+        """Which kind of send a tag and a mode make it."""
+        request, parameters = self.request, self._engine.parameters
+        if request.mode is SendMode.DEFERRABLE:
+            opcode = RequestOpcode.DEFERRABLE_SEND
+        elif request.mode is SendMode.RENDEZVOUS and request.length > self._mtu:
+            opcode = RequestOpcode.RENDEZVOUS_SEND
+            self._eager = min(parameters.eager_bytes, self._mtu)
+            self._packets = 1
+        self._opcode = int(opcode if request.tag is None else _TAGGED[opcode])
 
     def reset(self) -> None:
         """Start over as a new message."""
         self.message_id = 0
         self.pdc: Pdc | None = None
         self._cursor = self._acked = self._placed = 0
-        self._cancelled = False
+        self._fetched: dict[int, int] = {}
+        self._cancelled = self.deferred = False
         self.code = 0
         self.done = False
         self.failure: Failure | None = None
@@ -183,6 +240,11 @@ class Message:
         return self.request.opcode is Opcode.READ
 
     @property
+    def rendezvous(self) -> bool:
+        """True when the peer fetches the rest."""
+        return self._eager is not None
+
+    @property
     def touched(self) -> bool:
         """True once the target answered any of its packets."""
         return self._acked > 0
@@ -191,12 +253,12 @@ class Message:
         """The next packet; None when there is none, or local memory does not allow it."""
         if self.abandoned:
             return self._cancel()
-        if self._cursor >= self._packets or self.failure is not None:
+        if self._cursor >= self._packets or self.failure is not None or self.deferred:
             return None
         request = self.request
         opcode = request.opcode
         offset = self._cursor * self._mtu
-        size = min(self._mtu, request.length - offset)
+        size = min(self._mtu, request.length - offset) if self._eager is None else self._eager
         last = self._cursor == self._packets - 1
         payload = extension = b""
         if opcode in _PAYLOAD:
@@ -211,6 +273,8 @@ class Message:
                     return None
         elif opcode in _ATOMICS:
             extension, payload = self._operands()
+        if self._eager is not None:
+            extension = rendezvous(size, self._engine.qpn, size, self.token << 32)
         header = self._header(offset, size, last)
         self._cursor += 1
         return Outgoing(
@@ -262,16 +326,21 @@ class Message:
                 flags |= _HD
         if last:
             flags |= _EOM
-        key = self.number if opcode in _SENDS else self.number << 32 | request.rkey & _U32
+        if opcode in _SENDS:
+            key = self.number if request.tag is None else request.tag & _U64
+            place = self.token << 32 | self.peer_token if request.mode is SendMode.DEFERRABLE else 0
+        else:
+            key = self.number << 32 | request.rkey & _U32
+            place = request.remote_address & _U64
         dest = self._dest_qpn
         return standard_request(
-            _REQUESTS[opcode],
+            self._opcode,
             flags,
             message_id=self.message_id,
             job_id=parameters.job_id,
             pid=dest >> 12,
             resource_index=dest & 0xFFF,
-            buffer_offset=0 if opcode in _SENDS else request.remote_address & _U64,
+            buffer_offset=place,
             initiator=self._engine.qpn,
             key=key,
             header_data=header_data,
@@ -294,7 +363,10 @@ class Message:
         self._acked += 1
         if header is not None and not self.abandoned:
             if not header.good:
-                self.code = self.code or header.code
+                if header.code == self._engine.parameters.wire.deferred_return_code and self.token:
+                    self.deferred = True
+                else:
+                    self.code = self.code or header.code
             elif header.opcode == ResponseOpcode.RESPONSE_W_DATA:
                 self.place(header.message_offset, memoryview(frame)[header.start : header.end])
         self._check_done()
@@ -334,10 +406,17 @@ class Message:
             if self._acked >= self._cursor and (self._cancelled or not 0 < self._cursor < self._packets):
                 self._engine.release(self)
             return
-        if self.done or self._acked < self._packets:
+        if self.deferred and not self.code and not self.done:
+            if self._acked >= self._cursor:
+                # Not before everything is answered: no packet of it may come behind the next attempt.
+                self._engine.called_off(self)
+            return
+        if self.done or self._acked < (self._cursor if self.deferred else self._packets):
             return
         if self.code:
             self._end(failure_of(self.code))
+        elif self._eager is not None and self._eager + sum(self._fetched.values()) < self.request.length:
+            return
         elif self.request.opcode in _PAYLOAD or self._placed >= self.request.length:
             self._end(None)
         elif self.request.opcode in _ATOMICS:
@@ -345,6 +424,30 @@ class Message:
             self._end(
                 Failure(Status.BAD_RESP_ERR, Cause.NONE, "an atomic was acknowledged without its result")
             )
+
+    # What the peer fetches
+
+    def offered(self, offset: int, size: int) -> bytes | None:
+        """Bytes of a rendezvous that the peer READs; None when they are not on offer."""
+        request = self.request
+        if self._eager is None or offset < self._eager or offset + size > request.length or self.done:
+            return None
+        if request.inline is not None:
+            return request.inline[offset : offset + size]
+        try:
+            return self._engine.host.gather(request.sges, offset, size)
+        except ProtectionError as error:
+            self._end(Failure(Status.LOC_PROT_ERR, Cause(error.cause), f"payload: {error.rule}"))
+            return None
+
+    def fetched(self, offset: int, size: int) -> None:
+        """The peer has these bytes, maybe again."""
+        self._fetched[offset] = size
+        self._check_done()
+
+    def declined(self) -> None:
+        """The peer will not fetch it."""
+        self._end(Failure(Status.REM_OP_ERR, Cause.REMOTE_NAK, "the target gave the rendezvous up"))
 
     def _end(self, failure: Failure | None) -> None:
         if not self.done:

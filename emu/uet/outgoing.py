@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from emu.nic.work import Cause, Status
 from emu.uet.headers import ResponseHeader
 from emu.wire.uet_names import CtlType, NackCode, NextHeader
 
-__all__ = ["Answer", "Failure", "Outgoing", "State", "Stream", "Verdict"]
+if TYPE_CHECKING:
+    from emu.uet.pdc import Pdc
+
+__all__ = ["Answer", "Failure", "Outgoing", "Pending", "State", "Stream", "Verdict", "Work"]
 
 
 class State(enum.Enum):
@@ -53,6 +56,24 @@ class Stream(Protocol):
 
     def failed(self, failure: Failure) -> None:
         """The PDC ended before all packets were acknowledged. Called at most once."""
+
+
+class Work(Stream, Protocol):
+    """A message that the endpoint gives an id, and a PDC.
+
+    ``reads`` tells that data comes back in the return direction, ``abandoned`` that nobody waits for it.
+    """
+
+    message_id: int
+    pdc: Pdc | None
+    abandoned: bool
+
+    @property
+    def reads(self) -> bool:
+        """See above."""
+
+    def place(self, offset: int, data: memoryview) -> None:
+        """Read data came."""
 
 
 class Outgoing:
@@ -116,6 +137,12 @@ class Answer:
     body: bytes
 
 
-Verdict = Answer | NackCode | None
+class Pending(enum.Enum):
+    """The packet is received, and its response follows when it is known."""
+
+    RESPONSE = "response to follow"
+
+
+Verdict = Answer | NackCode | Pending | None
 """What semantics say of a packet: an answer to be delivered, a refusal (the packet counts as not received),
-or plain success."""
+plain success, or that they will say so later by :meth:`emu.uet.pdc.Pdc.respond`."""

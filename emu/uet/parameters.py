@@ -49,7 +49,14 @@ class Parameters:
     ``nack_retx_ns`` is the pause after a refusal for lack of resources, taken at most ``max_nack_retx`` times
     for one packet.
 
-    ``max_pdcs`` bounds the contexts of an endpoint, ``max_messages`` the started messages on one of them.
+    ``eager_bytes`` is the most that a rendezvous carries of a message that is longer than a packet. Of
+    messages without a receive element ``max_unexpected`` wait at a queue pair, with at most
+    ``unexpected_bytes`` of data; ``max_fetches`` rendezvous are fetched at a time. A deferrable send that was
+    called off is tried again after ``deferral_ns`` even if nobody asked for it.
+
+    ``max_pdcs`` bounds the contexts of an endpoint, ``max_messages`` the started messages on one of them,
+    ``max_replies`` the read answers that wait for its window, ``max_stored`` the answers that wait to be
+    cleared.
     An initiator closes a PDC ``idle_close_ns`` after its last use, in error if read data is still missing; a
     target that asked for a close waits ``close_ns``; late SYN packets of a closed PDC are recognized for
     ``syn_safety_ns``.
@@ -68,6 +75,12 @@ class Parameters:
     ack_interval: int = 16
     max_ack_data: int = 16
 
+    eager_bytes: int = 1024
+    max_unexpected: int = 64
+    unexpected_bytes: int = 1 << 20
+    max_fetches: int = 16
+    deferral_ns: int = NS_PER_S
+
     reorder_bound: int = 3
     tail_loss_ns: int = 50 * MS
     max_asks: int = 2
@@ -78,6 +91,8 @@ class Parameters:
 
     max_pdcs: int = 4096
     max_messages: int = 1024
+    max_replies: int = 4096
+    max_stored: int = 1024
     idle_close_ns: int = 5 * NS_PER_S
     close_ns: int = NS_PER_S
     syn_safety_ns: int = NS_PER_S

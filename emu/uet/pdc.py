@@ -26,7 +26,7 @@ from emu.uet.headers import (
     prologue,
 )
 from emu.uet.nscc import Nscc
-from emu.uet.outgoing import Failure, Outgoing, Stream, Verdict
+from emu.uet.outgoing import Answer, Failure, Outgoing, Stream, Verdict, Work
 from emu.uet.packet import NOMINAL_EXTRA, UetPacket
 from emu.uet.path import PeerPath
 from emu.uet.source import Source
@@ -43,8 +43,7 @@ from emu.wire.uet_names import (
 
 if TYPE_CHECKING:
     from emu.uet.fep import Fep
-    from emu.uet.message import Message
-    from emu.uet.target import Inbound
+    from emu.uet.inbound import Inbound
 
 __all__ = ["Pdc", "Role"]
 
@@ -115,7 +114,7 @@ class Pdc:
         self.used = fep.host.scheduler.now()
         self.confirmed = role is Role.INITIATOR
         self.timer: Timer | None = None
-        self.reads: dict[int, Message] = {}
+        self.reads: dict[int, Work] = {}
         self.inbound: dict[tuple[int, int], Inbound] = {}
         paths = 1 if rod else fep.parameters.paths
         self.source = Source(
@@ -301,6 +300,12 @@ class Pdc:
         if header is None or self.role is Role.INITIATOR:
             return NackCode.UNEXP_EVENT
         return self.fep.request(packet, header, self)
+
+    def respond(self, psn: int, answer: Answer | None) -> None:
+        """Give the response to a packet of which semantics said that it would follow."""
+        if not self.closed:
+            self.destination.respond(psn, answer, self.fep.host.scheduler.now())
+            self.kick()
 
     # Closing
 

@@ -17,10 +17,10 @@ from emu.nic.engine import Drop
 from emu.nic.work import Cause, Status
 from emu.uet.entropy import EntropySelector
 from emu.uet.headers import nack, parse_request, parse_response, response, rudi
-from emu.uet.outgoing import Answer, Failure, Outgoing
+from emu.uet.outgoing import Answer, Failure, Outgoing, Pending, Work
 from emu.uet.packet import UetPacket
 from emu.uet.path import PeerPath
-from emu.uet.target import refusal
+from emu.uet.verdicts import refusal
 from emu.wire.uet_names import (
     NackCode,
     NackFlag,
@@ -34,7 +34,6 @@ from emu.wire.uet_names import (
 
 if TYPE_CHECKING:
     from emu.uet.fep import Fep
-    from emu.uet.message import Message
 
 __all__ = ["Rudi"]
 
@@ -55,7 +54,7 @@ class Rudi:
         self._parameters = fep.parameters
         self._selector = EntropySelector(fep.parameters.paths, fep.seed ^ 1)
         self.outstanding: dict[int, tuple[Outgoing, PeerPath]] = {}
-        self._queue: deque[tuple[PeerPath, Message]] = deque()
+        self._queue: deque[tuple[PeerPath, Work]] = deque()
         self._timers: list[tuple[int, int]] = []
         self._timer: Timer | None = None
         self._next_id = 0
@@ -64,7 +63,7 @@ class Rudi:
         self._data_class = wire.dscp_data << 2 | _ECT0
         self._control_class = wire.dscp_control << 2
 
-    def submit(self, path: PeerPath, message: Message) -> None:
+    def submit(self, path: PeerPath, message: Work) -> None:
         """Queue a message."""
         self._queue.append((path, message))
         self._kick()
@@ -193,6 +192,7 @@ class Rudi:
             if isinstance(verdict, NackCode):
                 self._refuse(verdict, packet, path)
                 return None
+            assert verdict is not Pending.RESPONSE  # no idempotent operation is answered later
             answer = verdict or Answer(
                 NextHeader.RESPONSE,
                 response(ResponseOpcode.RESPONSE, ReturnCode.OK, header.message_id, header.job_id),

@@ -37,6 +37,8 @@ _SYN_RANGE = 4096
 _PSN_SPACE = (1 << 31) - (1 << 17)
 """A PDC ends before its PSNs are half the circle apart."""
 _NS_PER_SERVICE_UNIT = 128
+_NO_TIME = (None, 0, 0xFFFF)
+"""Service times that say nothing: not there, not valid, saturated."""
 
 
 class Source:
@@ -193,9 +195,9 @@ class Source:
     def _sample(self, outgoing: Outgoing, packet: UetPacket, now: int) -> int | None:
         """Round-trip time of one packet, when the ACK tells which transmission it answers."""
         again = bool(packet.flags & _ACK_RETX)
-        if not packet.service_time or outgoing.sends != (2 if again else 1):
+        if packet.service_time in _NO_TIME or outgoing.sends != (2 if again else 1):
             return None
-        return now - outgoing.sent_at - packet.service_time * _NS_PER_SERVICE_UNIT
+        return now - outgoing.sent_at - (packet.service_time or 0) * _NS_PER_SERVICE_UNIT
 
     def _advance(self, cack: int, packet: UetPacket, arrived: list[Outgoing]) -> None:
         if not before(self.cack, cack):

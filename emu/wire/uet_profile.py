@@ -47,6 +47,8 @@ class Profile:
         packets are control.
     ``default_return_code``
         Return code of a response that the delivery layer makes by itself: NULL or, in one source, OK.
+    ``deferred_return_code``
+        Return code by which a target calls a deferrable send off until it asks for it; one of the vendor's.
     ``mpr``, ``mpr_zero_means``
         MP_RANGE to announce, in units of 128 PSNs, and what an announced 0 is taken for.
     ``trim_size``
@@ -64,6 +66,7 @@ class Profile:
     dscp_trimmed_last_hop: int = 18
     dscp_control: int = 46
     default_return_code: ReturnCode = ReturnCode.NULL
+    deferred_return_code: int = 0x30
     mpr: int = 8
     mpr_zero_means: int = 1
     trim_size: int = 24
