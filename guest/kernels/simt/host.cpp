@@ -2,6 +2,7 @@
 // The host side of a kernel.
 #include "host.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kernels {
@@ -103,7 +104,7 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 		return failed();
 	qp.qpn = create.qpn;
 	qp.doorbells += create.doorbell / sizeof(*qp.doorbells);
-	watched_.push_back({ &qp, qp.start, {}, false });
+	watched_.push_back({ &qp, qp.start, qp.start, {}, false });
 	return true;
 }
 
@@ -190,7 +191,12 @@ void Host::watch(Watched &watched, uint32_t index)
 		const uint8_t *payload = shmem_->heap + (le64toh(slot[4]) - shmem_->address);
 		uint64_t size = le64toh(slot[3]) >> 32;
 		const char *what = "the WQE";
-		std::string who = memory_->pending(slot, VRNIC_WQE_SIZE);
+		std::string who;
+
+		// The NIC may have found it by the doorbell record. Its slot may be another WQE's by now.
+		if (watched.rung < watched.completed)
+			continue;
+		who = memory_->pending(slot, VRNIC_WQE_SIZE);
 
 		if (who.empty() && (slot[0] & 0xff) == VRNIC_OP_WRITE && !(slot[0] >> 8 & VRNIC_WQE_INLINE)) {
 			what = "the payload";
@@ -233,6 +239,7 @@ void Host::check_reuse(Watched &watched, simt::Agent who, const uint8_t *address
 	const char *what = nullptr;
 
 	memory_->load(who, &qp.completed, &completed, sizeof(completed));
+	watched.completed = std::max(watched.completed, completed);
 	while (!watched.in_flight.empty() && watched.in_flight.front().index < completed)
 		watched.in_flight.pop_front();
 	for (const Payload &payload : watched.in_flight)

@@ -61,6 +61,7 @@ private:
 	struct Watched {
 		Qp *qp;
 		uint64_t rung;
+		uint64_t completed;  // everything before it was, to a lane that stored something
 		std::deque<Payload> in_flight;  // of WRITEs that are not known to be complete
 		bool reused;  // said so already
 	};
