@@ -30,6 +30,7 @@ static struct vrnic_context *vrnic_context_alloc(struct vrnic_dev *vdev)
 	xa_init(&ctx->pds);
 	xa_init(&ctx->cqs);
 	xa_init(&ctx->qps);
+	xa_init(&ctx->ahs);
 	xa_init(&ctx->mrs);
 	ctx->pid = task_tgid_nr(current);
 	get_task_comm(ctx->comm, current);
@@ -41,6 +42,7 @@ static void vrnic_context_free(struct vrnic_context *ctx)
 	xa_destroy(&ctx->pds);
 	xa_destroy(&ctx->cqs);
 	xa_destroy(&ctx->qps);
+	xa_destroy(&ctx->ahs);
 	xa_destroy(&ctx->mrs);
 	kfree(ctx);
 }

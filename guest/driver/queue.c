@@ -32,10 +32,10 @@ static void vrnic_number_remove(struct xarray *mine, struct xarray *owners, u32 
 
 /* Carry out a command that makes an object, and own it. */
 /* @reply: room for the whole reply, of which only the object is looked at here. */
-static int vrnic_number_make(struct vrnic_context *ctx, const void *command,
-			     struct vrnic_reply_object *reply, struct xarray *mine,
-			     struct xarray *owners, enum vrnic_admin_opcode undo,
-			     struct vrnic_verdict *verdict, u32 *number)
+int vrnic_number_make(struct vrnic_context *ctx, const void *command,
+		      struct vrnic_reply_object *reply, struct xarray *mine,
+		      struct xarray *owners, enum vrnic_admin_opcode undo,
+		      struct vrnic_verdict *verdict, u32 *number)
 {
 	int ret;
 
@@ -49,9 +49,9 @@ static int vrnic_number_make(struct vrnic_context *ctx, const void *command,
 	return ret;
 }
 
-static int vrnic_number_destroy(struct vrnic_context *ctx, enum vrnic_admin_opcode opcode,
-				struct xarray *mine, struct xarray *owners, u32 number,
-				struct vrnic_verdict *verdict)
+int vrnic_number_destroy(struct vrnic_context *ctx, enum vrnic_admin_opcode opcode,
+			 struct xarray *mine, struct xarray *owners, u32 number,
+			 struct vrnic_verdict *verdict)
 {
 	int ret;
 
@@ -96,7 +96,10 @@ int vrnic_queues_destroy(struct vrnic_context *ctx)
 	ret = vrnic_numbers_destroy(ctx, VRNIC_CMD_DESTROY_QP, &ctx->qps, &vdev->qp_owners);
 	if (ret)
 		return ret;
-	return vrnic_numbers_destroy(ctx, VRNIC_CMD_DESTROY_CQ, &ctx->cqs, &vdev->cq_owners);
+	ret = vrnic_numbers_destroy(ctx, VRNIC_CMD_DESTROY_CQ, &ctx->cqs, &vdev->cq_owners);
+	if (ret)
+		return ret;
+	return vrnic_numbers_destroy(ctx, VRNIC_CMD_DESTROY_AH, &ctx->ahs, NULL);
 }
 
 int vrnic_pds_free(struct vrnic_context *ctx)
@@ -109,6 +112,7 @@ void vrnic_queues_forget(struct vrnic_context *ctx)
 {
 	vrnic_numbers_forget(&ctx->qps, &ctx->vdev->qp_owners);
 	vrnic_numbers_forget(&ctx->cqs, &ctx->vdev->cq_owners);
+	vrnic_numbers_forget(&ctx->ahs, NULL);
 	vrnic_numbers_forget(&ctx->pds, NULL);
 }
 

@@ -153,6 +153,7 @@ struct vrnic_context {
 	struct xarray pds;	/* numbers only: the device knows the rest */
 	struct xarray cqs;
 	struct xarray qps;
+	struct xarray ahs;
 	struct xarray mrs;	/* struct vrnic_mr by key */
 	struct mutex map_lock;	/* dead, for page faults */
 	struct address_space *mapping;
@@ -240,9 +241,22 @@ int vrnic_create_qp(struct vrnic_context *ctx, void *arg);
 int vrnic_modify_qp(struct vrnic_context *ctx, void *arg);
 int vrnic_query_qp(struct vrnic_context *ctx, void *arg);
 int vrnic_destroy_qp(struct vrnic_context *ctx, void *arg);
+int vrnic_number_make(struct vrnic_context *ctx, const void *command,
+		      struct vrnic_reply_object *reply, struct xarray *mine,
+		      struct xarray *owners, enum vrnic_admin_opcode undo,
+		      struct vrnic_verdict *verdict, u32 *number);
+int vrnic_number_destroy(struct vrnic_context *ctx, enum vrnic_admin_opcode opcode,
+			 struct xarray *mine, struct xarray *owners, u32 number,
+			 struct vrnic_verdict *verdict);
 int vrnic_queues_destroy(struct vrnic_context *ctx);
 int vrnic_pds_free(struct vrnic_context *ctx);
 void vrnic_queues_forget(struct vrnic_context *ctx);
+
+/* datagram.c: ioctl handlers */
+int vrnic_create_ah(struct vrnic_context *ctx, void *arg);
+int vrnic_destroy_ah(struct vrnic_context *ctx, void *arg);
+int vrnic_attach_multicast(struct vrnic_context *ctx, void *arg);
+int vrnic_detach_multicast(struct vrnic_context *ctx, void *arg);
 
 /* mr.c */
 int vrnic_reg_mr(struct vrnic_context *ctx, void *arg);

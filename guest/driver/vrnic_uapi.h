@@ -100,7 +100,7 @@ struct vrnic_gid {
 /**
  * struct vrnic_object - Make a protection domain (@number out) or destroy an object (@number in)
  * @verdict: why it failed
- * @number: PDN, key, CQN or QPN
+ * @number: PDN, key, CQN, QPN or AHN
  * @reserved: 0
  */
 struct vrnic_object {
@@ -227,7 +227,7 @@ struct vrnic_create_qp {
  * @min_rnr_timer: RNR timer code, 0 to 31
  * @max_rd_atomic: READs and atomics in flight as requester
  * @max_dest_rd_atomic: READs and atomics in flight as responder
- * @dest_qpn: peer's QP
+ * @dest_qpn: peer's QP; with VRNIC_ATTR_QKEY the Q_Key
  * @rq_psn: first PSN expected, 24 bits
  * @sq_psn: first PSN sent, 24 bits
  * @access: VRNIC_ACCESS_*
@@ -311,6 +311,46 @@ struct vrnic_event_record {
 	__u64 timestamp;
 };
 
+/**
+ * struct vrnic_create_ah - Make an address handle: where datagrams go
+ * @verdict: why it failed
+ * @pd: protection domain, the queue pairs' that will use it
+ * @traffic_class: IP traffic class
+ * @hop_limit: IP hop limit, 0 reads as 64
+ * @gid_index: own GID
+ * @reserved: 0
+ * @dest_gid: peer's or group's GID, network byte order
+ * @dest_mac: MAC address of the next hop, or the group's
+ * @udp_source_port: 0: derived from the QP numbers
+ * @ahn: out: the handle's number
+ */
+struct vrnic_create_ah {
+	struct vrnic_verdict verdict;
+	__u32 pd;
+	__u8 traffic_class;
+	__u8 hop_limit;
+	__u8 gid_index;
+	__u8 reserved;
+	__u8 dest_gid[16];
+	__u8 dest_mac[6];
+	__u16 udp_source_port;
+	__u32 ahn;
+};
+
+/**
+ * struct vrnic_multicast - Have a datagram queue pair listen to a group, or no more
+ * @verdict: why it failed
+ * @qpn: queue pair
+ * @reserved: 0
+ * @gid: the group's GID, network byte order
+ */
+struct vrnic_multicast {
+	struct vrnic_verdict verdict;
+	__u32 qpn;
+	__u32 reserved;
+	__u8 gid[16];
+};
+
 #define VRNIC_IOC_MAGIC		0xbc
 
 #define VRNIC_IOC_QUERY		_IOR(VRNIC_IOC_MAGIC, 0x00, struct vrnic_query)
@@ -327,5 +367,9 @@ struct vrnic_event_record {
 #define VRNIC_IOC_DESTROY_QP	_IOWR(VRNIC_IOC_MAGIC, 0x18, struct vrnic_object)
 #define VRNIC_IOC_MODIFY_QP	_IOWR(VRNIC_IOC_MAGIC, 0x19, struct vrnic_modify_qp)
 #define VRNIC_IOC_QUERY_QP	_IOWR(VRNIC_IOC_MAGIC, 0x1a, struct vrnic_query_qp)
+#define VRNIC_IOC_CREATE_AH	_IOWR(VRNIC_IOC_MAGIC, 0x1b, struct vrnic_create_ah)
+#define VRNIC_IOC_DESTROY_AH	_IOWR(VRNIC_IOC_MAGIC, 0x1c, struct vrnic_object)
+#define VRNIC_IOC_ATTACH_MULTICAST	_IOWR(VRNIC_IOC_MAGIC, 0x1d, struct vrnic_multicast)
+#define VRNIC_IOC_DETACH_MULTICAST	_IOWR(VRNIC_IOC_MAGIC, 0x1e, struct vrnic_multicast)
 
 #endif /* VRNIC_UAPI_H */

@@ -15,6 +15,7 @@ struct kernel {
 	uint32_t messages;  /* defaults */
 	size_t size;
 	bool apart;  /* each message has its own place in the outbox and the inbox */
+	bool datagrams;  /* needs a transport of datagrams; the others need any other */
 	/* Run both roles' part; fails through die(). Fills in the session's report. */
 	void (*run)(struct session *session);
 };
@@ -28,5 +29,9 @@ void run_atomics(struct session *session);
 void run_bulk(struct session *session);
 void run_read(struct session *session);
 void run_send(struct session *session);
+void run_datagram(struct session *session);
+
+/* Bytes in a receive buffer before a datagram's data. */
+#define DATAGRAM_HEADER 40u
 
 #endif /* KERNELS_KERNEL_H */

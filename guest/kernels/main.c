@@ -13,13 +13,14 @@
 #define AREA_MAX (256ul << 20)
 
 const struct kernel kernels[] = {
-	{ "put", "one lane: put, quiet; a puts, b looks", 8, 256, true, run_put },
-	{ "pingpong", "both answer each other, payload and flag", 32, 64, false, run_pingpong },
-	{ "atomics", "fetch-and-add and compare-and-swap, both ways", 32, 8, false, run_atomics },
-	{ "bulk", "large writes in both directions", 1, 1 << 20, true, run_bulk },
-	{ "read", "each reads the other's memory", 8, 4096, true, run_read },
-	{ "send", "each sends into the other's receive elements", 8, 1500, true, run_send },
-	{ NULL, NULL, 0, 0, false, NULL },
+	{ "put", "one lane: put, quiet; a puts, b looks", 8, 256, true, false, run_put },
+	{ "pingpong", "both answer each other, payload and flag", 32, 64, false, false, run_pingpong },
+	{ "atomics", "fetch-and-add and compare-and-swap, both ways", 32, 8, false, false, run_atomics },
+	{ "bulk", "large writes in both directions", 1, 1 << 20, true, false, run_bulk },
+	{ "read", "each reads the other's memory", 8, 4096, true, false, run_read },
+	{ "send", "each sends into the other's receive elements", 8, 1500, true, false, run_send },
+	{ "datagram", "to the peer and to a group, --transport roce-ud", 8, 1000, true, true, run_datagram },
+	{ NULL, NULL, 0, 0, false, false, NULL },
 };
 
 static const struct kernel *find(const char *name)
@@ -66,7 +67,14 @@ int main(int argc, char **argv)
 		options.messages = kernel->messages;
 	if (!options.size)
 		options.size = kernel->size;
-	area = kernel->apart ? options.messages * options.size : options.size;
+	if (kernel->datagrams != (options.transport == VRNIC_TRANSPORT_ROCE_UD)) {
+		fprintf(stderr, "vrnic-kernels: %s needs %s\n", kernel->name,
+			kernel->datagrams ? "--transport roce-ud" : "a transport other than roce-ud");
+		return 2;
+	}
+	area = options.size + (kernel->datagrams ? DATAGRAM_HEADER : 0);
+	if (kernel->apart)
+		area *= options.messages;
 	if (area > AREA_MAX) {
 		fprintf(stderr, "vrnic-kernels: %u messages of %zu bytes are more than %lu MiB\n", options.messages,
 			options.size, AREA_MAX >> 20);

@@ -214,6 +214,21 @@ static void make_data(struct session *session)
 	memset(session_at(session, inbox - GUARD_BYTES), GUARD, cells - inbox + GUARD_BYTES);
 }
 
+/* Datagrams need no connection, but a handle for where they go. */
+static int meet_peer(struct session *session)
+{
+	struct vrnic_create_ah ah = { .pd = session->pd, .gid_index = session->options->gid_index };
+	int ret;
+
+	memcpy(ah.dest_gid, session->peer.gid, sizeof(ah.dest_gid));
+	memcpy(ah.dest_mac, session->peer.mac, sizeof(ah.dest_mac));
+	ret = vrnic_qp_datagram(&session->nic, session->qp.qpn, SESSION_QKEY, session->self.psn);
+	if (!ret)
+		ret = vrnic_create_ah(&session->nic, &ah);
+	session->ahn = ah.ahn;
+	return ret;
+}
+
 static void connect_peer(struct session *session)
 {
 	const struct options *options = session->options;
@@ -236,7 +251,9 @@ static void connect_peer(struct session *session)
 		session_die(session, "%s", rendezvous_error);
 	if (session->peer.length < session_cells(session) + CELLS * 8)
 		session_die(session, "the peer's memory is smaller than ours: do both run with the same options?");
-	if (vrnic_connect(&session->nic, &path, &session->self, &session->peer))
+	if (options->transport == VRNIC_TRANSPORT_ROCE_UD ?
+		    meet_peer(session) :
+		    vrnic_connect(&session->nic, &path, &session->self, &session->peer))
 		session_die(session, "%s", vrnic_error(&session->nic));
 }
 
@@ -291,6 +308,8 @@ void session_close(struct session *session)
 	    vrnic_destroy_cq(nic, session->qp.recv_cqn))
 		session_die(session, "%s", vrnic_error(nic));
 	session->qp.qpn = 0;
+	if (session->ahn && vrnic_destroy_ah(nic, session->ahn))
+		session_die(session, "%s", vrnic_error(nic));
 	drop_buffer(session, &session->rings);
 	drop_buffer(session, &session->data);
 	if (vrnic_free_pd(nic, session->pd))

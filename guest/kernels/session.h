@@ -18,6 +18,7 @@
 #define GUARD_BYTES 4096
 #define GUARD 0xa5
 #define CELLS 512  /* 8 bytes each */
+#define SESSION_QKEY 0x11223344
 
 struct proxy;
 
@@ -47,6 +48,7 @@ struct session {
 	struct buffer rings;
 	struct buffer data;
 	struct dev_qp qp;
+	uint32_t ahn;  /* of datagrams: the peer */
 	struct vrnic_endpoint self;
 	struct vrnic_endpoint peer;
 	struct proxy *proxy;  /* NULL: direct submission */

@@ -134,6 +134,17 @@ int vrnic_qp_to_rts(struct vrnic *nic, uint32_t qpn, const struct vrnic_path *pa
 int vrnic_connect(struct vrnic *nic, const struct vrnic_path *path,
 		  const struct vrnic_endpoint *self, const struct vrnic_endpoint *peer);
 
+/* datagram.c */
+
+/* RESET to RTS of a queue pair of datagrams; @psn is the first to be sent. */
+int vrnic_qp_datagram(struct vrnic *nic, uint32_t qpn, uint32_t qkey, uint32_t psn);
+/* The structure is the driver's; the number comes back in it. */
+int vrnic_create_ah(struct vrnic *nic, struct vrnic_create_ah *ah);
+int vrnic_destroy_ah(struct vrnic *nic, uint32_t ahn);
+/* Listen to a group's GID, network byte order. */
+int vrnic_attach_multicast(struct vrnic *nic, uint32_t qpn, const uint8_t gid[16]);
+int vrnic_detach_multicast(struct vrnic *nic, uint32_t qpn, const uint8_t gid[16]);
+
 /* endpoint.c */
 
 /* Write @endpoint as one line without its end, "vrnic1 qpn=... ...". */

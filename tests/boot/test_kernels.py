@@ -25,6 +25,8 @@ FORMS = [
     "send",
     "send --size 5000 --cq ring",
     "atomics --data host",
+    "datagram --transport roce-ud",
+    "datagram --transport roce-ud --ring host --data host --gid 0 --size 4096 --messages 64 --cq ring",
     "bulk --mtu 4096",
     "bulk --data host --seed 9",
 ]
