@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from emu.checks.descriptors import swapped
+from emu.checks.rule import Rule
 from emu.events import Kind
 from emu.fabric.run import FrameRun
 from emu.nic.atomics import ATOMIC_SIZES, AtomicOperation
-from emu.nic.checks import Rule
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.loopback import LoopbackPort
 from emu.nic.mr import MemoryKeys, MemoryRegion
@@ -272,7 +273,12 @@ class QpHost:
         try:
             region = self._keys.check(key, address, length, self._pd, access, remote=remote)
         except ProtectionError as error:
-            self._report(Rule.C22_KEY, error.rule)
+            unknown = error.cause in (Cause.LKEY_UNKNOWN, Cause.RKEY_UNKNOWN)
+            if unknown and self._keys.region(swapped(key)) is not None:
+                text = f"key {key:#x} is {swapped(key):#x} with its bytes swapped; swap it once or never"
+                self._report(Rule.C11_BYTE_ORDER, text)
+            else:
+                self._report(Rule.C22_KEY, error.rule)
             raise
         if region.qpn is not None and region.qpn != self.qpn:
             rule = f"key {key:#x} is bound to QP {region.qpn:#x}; bind it on the QP that uses it"

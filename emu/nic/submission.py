@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
+from emu.checks.rule import Rule
 from emu.clock import MS, NS_PER_S, US
 from emu.events import Kind
-from emu.nic.checks import Rule
 from emu.nic.engine import ProtectionError
 from emu.nic.formats import WqeFault
 from emu.nic.platform import Platform
@@ -115,6 +115,8 @@ class Submission:
                 if self._platform.events.mask & _DOORBELL:
                     self._trace(qp, index, "doorbell index", "comes later than the record: ignored")
                 return
+            if self._cut(qp, index):
+                return
             qp.refuse_doorbell(
                 Rule.C07_OLDER,
                 index,
@@ -131,6 +133,23 @@ class Submission:
             if record is not None:
                 record.outrun = None
             self._accept(qp, index)
+
+    @staticmethod
+    def _cut(qp: QueuePair, index: int) -> bool:
+        """Whether a doorbell that looks older lost its upper bits, and so breaks another rule."""
+        for bits in (16, 24):
+            width = 1 << bits
+            whole = (qp.doorbell & -width | index) + (width if index < qp.doorbell & (width - 1) else 0)
+            if qp.doorbell >= width > index and (whole - qp.completed) & MASK <= qp.sq.size:
+                qp.refuse_doorbell(
+                    Rule.C18_WRAP,
+                    index,
+                    f"send doorbell index {index} would follow {qp.doorbell} as {whole}: it was cut to "
+                    f"{bits} "
+                    "bits; carry all 32",
+                )
+                return True
+        return False
 
     def ring_receive(self, qp: QueuePair, index: int) -> None:
         """A receive doorbell: every receive slot before ``index`` is posted."""

@@ -88,11 +88,49 @@ static void vrnic_numbers_forget(struct xarray *mine, struct xarray *owners)
 		vrnic_number_remove(mine, owners, number);
 }
 
+static int vrnic_hints_set(struct vrnic_context *ctx, u64 address, u32 key, u8 log_size,
+			   struct vrnic_verdict *verdict)
+{
+	struct vrnic_cmd_set_hints command = {
+		.opcode = cpu_to_le16(VRNIC_CMD_SET_HINTS),
+		.ctx = cpu_to_le32(ctx->number),
+		.ring_key = cpu_to_le32(key),
+		.ring_address = cpu_to_le64(address),
+		.log_size = log_size,
+	};
+	struct vrnic_reply reply;
+	int ret;
+
+	ret = vrnic_context_call(ctx, &command, &reply, verdict);
+	if (!ret)
+		ctx->hints = log_size != VRNIC_NO_HINTS;
+	return ret;
+}
+
+int vrnic_set_hints(struct vrnic_context *ctx, void *arg)
+{
+	struct vrnic_set_hints *hints = arg;
+
+	if (hints->reserved[0] || hints->reserved[1] || hints->reserved[2])
+		return -EINVAL;
+	if (hints->log_size == VRNIC_NO_HINTS)
+		return vrnic_hints_set(ctx, 0, 0, VRNIC_NO_HINTS, &hints->verdict);
+	if (!xa_load(&ctx->mrs, hints->ring_key))
+		return -ENOENT;
+	return vrnic_hints_set(ctx, hints->ring_address, hints->ring_key, hints->log_size,
+			       &hints->verdict);
+}
+
 int vrnic_queues_destroy(struct vrnic_context *ctx)
 {
 	struct vrnic_dev *vdev = ctx->vdev;
 	int ret;
 
+	if (ctx->hints) {
+		ret = vrnic_hints_set(ctx, 0, 0, VRNIC_NO_HINTS, NULL);
+		if (ret)
+			return ret;
+	}
 	ret = vrnic_numbers_destroy(ctx, VRNIC_CMD_DESTROY_QP, &ctx->qps, &vdev->qp_owners);
 	if (ret)
 		return ret;
@@ -114,6 +152,7 @@ void vrnic_queues_forget(struct vrnic_context *ctx)
 	vrnic_numbers_forget(&ctx->cqs, &ctx->vdev->cq_owners);
 	vrnic_numbers_forget(&ctx->ahs, NULL);
 	vrnic_numbers_forget(&ctx->pds, NULL);
+	ctx->hints = false;
 }
 
 int vrnic_query(struct vrnic_context *ctx, void *arg)

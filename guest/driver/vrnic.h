@@ -152,6 +152,7 @@ struct vrnic_context {
 	bool dead;		/* under state_lock and map_lock: the device was reset or removed */
 	struct xarray pds;	/* numbers only: the device knows the rest */
 	struct xarray cqs;
+	bool hints;			/* has a hint ring, which pins its region */
 	struct xarray qps;
 	struct xarray ahs;
 	struct xarray mrs;	/* struct vrnic_mr by key */
@@ -236,6 +237,7 @@ int vrnic_set_gid(struct vrnic_context *ctx, void *arg);
 int vrnic_alloc_pd(struct vrnic_context *ctx, void *arg);
 int vrnic_free_pd(struct vrnic_context *ctx, void *arg);
 int vrnic_create_cq(struct vrnic_context *ctx, void *arg);
+int vrnic_set_hints(struct vrnic_context *ctx, void *arg);
 int vrnic_destroy_cq(struct vrnic_context *ctx, void *arg);
 int vrnic_create_qp(struct vrnic_context *ctx, void *arg);
 int vrnic_modify_qp(struct vrnic_context *ctx, void *arg);

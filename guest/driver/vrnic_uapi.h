@@ -300,6 +300,22 @@ struct vrnic_query_qp {
 };
 
 /**
+ * struct vrnic_set_hints - Name the ring in which the process tells the device's checks of itself
+ * @verdict: why it failed
+ * @ring_address: address of the ring in @ring_key's address space, 64-byte aligned
+ * @ring_key: the region that holds the ring
+ * @log_size: log2 of the entries; VRNIC_NO_HINTS: no more hints, the other fields are 0
+ * @reserved: 0
+ */
+struct vrnic_set_hints {
+	struct vrnic_verdict verdict;
+	__u64 ring_address;
+	__u32 ring_key;
+	__u8 log_size;
+	__u8 reserved[3];
+};
+
+/**
  * struct vrnic_event_record - What read() returns
  * @type: enum vrnic_event
  * @object: CQN or QPN, by type
@@ -361,6 +377,7 @@ struct vrnic_multicast {
 #define VRNIC_IOC_REG_MR	_IOWR(VRNIC_IOC_MAGIC, 0x12, struct vrnic_reg_mr)
 #define VRNIC_IOC_REG_MR_DMABUF	_IOWR(VRNIC_IOC_MAGIC, 0x13, struct vrnic_reg_mr)
 #define VRNIC_IOC_DEREG_MR	_IOWR(VRNIC_IOC_MAGIC, 0x14, struct vrnic_object)
+#define VRNIC_IOC_SET_HINTS	_IOWR(VRNIC_IOC_MAGIC, 0x30, struct vrnic_set_hints)
 #define VRNIC_IOC_CREATE_CQ	_IOWR(VRNIC_IOC_MAGIC, 0x15, struct vrnic_create_cq)
 #define VRNIC_IOC_DESTROY_CQ	_IOWR(VRNIC_IOC_MAGIC, 0x16, struct vrnic_object)
 #define VRNIC_IOC_CREATE_QP	_IOWR(VRNIC_IOC_MAGIC, 0x17, struct vrnic_create_qp)

@@ -118,6 +118,7 @@ int vrnic_dereg_mr(struct vrnic *nic, const struct vrnic_region *region);
 /* queue.c: the structures are the driver's (vrnic_uapi.h); numbers come back in them. */
 
 int vrnic_create_cq(struct vrnic *nic, struct vrnic_create_cq *cq);
+int vrnic_set_hints(struct vrnic *nic, struct vrnic_set_hints *hints);
 int vrnic_destroy_cq(struct vrnic *nic, uint32_t cqn);
 int vrnic_create_qp(struct vrnic *nic, struct vrnic_create_qp *qp);
 int vrnic_destroy_qp(struct vrnic *nic, uint32_t qpn);

@@ -22,6 +22,11 @@ int vrnic_create_cq(struct vrnic *nic, struct vrnic_create_cq *cq)
 	return vrnic_call(nic, VRNIC_IOC_CREATE_CQ, cq, &cq->verdict, "create CQ");
 }
 
+int vrnic_set_hints(struct vrnic *nic, struct vrnic_set_hints *hints)
+{
+	return vrnic_call(nic, VRNIC_IOC_SET_HINTS, hints, &hints->verdict, "set hint ring");
+}
+
 int vrnic_destroy_cq(struct vrnic *nic, uint32_t cqn)
 {
 	struct vrnic_object object = { .number = cqn };

@@ -48,6 +48,10 @@ class MemoryBus:
         self.log.append(("read", address, length))
         return bytes(self.view(address, length))
 
+    def peek(self, address: int, length: int) -> bytes:
+        """Look without being seen."""
+        return bytes(self.view(address, length))
+
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
         """Write within one piece."""
         self.log.append(("write", address, len(data)))

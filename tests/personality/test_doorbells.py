@@ -212,7 +212,7 @@ def test_swapped_halves_are_recognised(driver: Driver, make_qp: MakeQp) -> None:
     qp = make_qp()
     value = driver.doorbell_value(DoorbellType.SQ, qp.number, 1)
     driver.ring(driver.ctx, DoorbellOffset.SQ, value >> 32 | (value & 0xFFFFFFFF) << 32)
-    assert driver.reg("CHECK_ID") == CheckId.C12_WIDTH
+    assert driver.reg("CHECK_ID") == CheckId.C11_BYTE_ORDER
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_type_or_offset_that_does_not_exist_is_ignored(
     assert driver.counter("doorbells_ignored") == 1
 
 
-@pytest.mark.parametrize("offset", list(DoorbellOffset))
+@pytest.mark.parametrize("offset", [at for at in DoorbellOffset if at is not DoorbellOffset.HINTS])
 def test_a_doorbell_for_nothing_is_ignored(driver: Driver, offset: DoorbellOffset) -> None:
     kind = DoorbellType[offset.name]
     driver.ring(driver.ctx, offset, driver.doorbell_value(kind, 0xABCDEF, 1))

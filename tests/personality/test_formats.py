@@ -260,7 +260,7 @@ def test_the_phase_flips_each_pass_from_the_first_index_on(start: int) -> None:
         right = WqeFlags.PHASE if distance // 4 % 2 == 0 else WqeFlags(0)
         assert request(wqe(index, flags=right), qp, index).index == index
         stale = fault(wqe(index, flags=right ^ WqeFlags.PHASE), qp, index)
-        assert (stale.cause, int(stale.rule)) == (Cause.PHASE_STALE, CheckId.C03_STALE)
+        assert (stale.cause, int(stale.rule)) == (Cause.PHASE_STALE, CheckId.C18_WRAP)
 
 
 @given(st.binary(min_size=64 * 3, max_size=64 * 3), st.booleans(), U32)

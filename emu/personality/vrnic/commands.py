@@ -13,6 +13,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TypeVar
 
+from emu.checks.hintring import HintRing
 from emu.nic.cq import CqMode, CqOverrun
 from emu.nic.device import Nic
 from emu.nic.errors import ErrorKind, NicError
@@ -27,6 +28,8 @@ from emu.personality.vrnic.codec import Fields
 from emu.personality.vrnic.contract.codes import AdminOpcode, MrFlags, QpFlags
 from emu.personality.vrnic.contract.commands import NO_EQ, NO_RECEIVE_RING
 from emu.personality.vrnic.contract.descriptors import EQE_SIZE, RECV_WQE_SIZE, WQE_SIZE, DoorbellRecord
+from emu.personality.vrnic.contract.hints import HINT_HEADER_SIZE, HINT_SIZE, MAX_LOG_HINTS, NO_HINTS
+from emu.personality.vrnic.hints import HintRingFormat
 
 __all__ = ["Commands", "Values"]
 
@@ -72,6 +75,7 @@ class Commands:
             AdminOpcode.QUERY_GID: self._query_gid,
             AdminOpcode.SET_GID: self._set_gid,
             AdminOpcode.QUERY_OBJECTS: self._query_objects,
+            AdminOpcode.SET_HINTS: self._set_hints,
             AdminOpcode.CREATE_AH: self._create_ah,
             AdminOpcode.DESTROY_AH: self._destroy_ah,
             AdminOpcode.ATTACH_MULTICAST: self._attach_multicast,
@@ -305,6 +309,25 @@ class Commands:
 
     def _query_objects(self, command: Fields) -> Values:
         return dict(self._nic.objects().to_json())
+
+    def _set_hints(self, command: Fields) -> Values:
+        nic = self._nic
+        context = nic.contexts.get(command["ctx"], "ctx")
+        log_size = command["log_size"]
+        if log_size == NO_HINTS:
+            nic.set_hints(context, None)
+            return {}
+        if log_size > MAX_LOG_HINTS:
+            raise NicError(
+                ErrorKind.BAD_FIELD, f"log_size {log_size} is not in 0..{MAX_LOG_HINTS}", "log_size"
+            )
+        region = nic.keys.get(command["ring_key"], "ring_key")
+        if region.pd.context is not context:
+            raise NicError(ErrorKind.NOT_OWNER, f"key {region.key:#x} belongs to another context", "ring_key")
+        length = HINT_HEADER_SIZE + (HINT_SIZE << log_size)
+        memory = nic.ring_memory(region, command["ring_address"], length, RING_ALIGN, "ring_address")
+        nic.set_hints(context, HintRing(memory, log_size, HintRingFormat(), nic.platform.dma))
+        return {}
 
     def _pages(self, command: Fields) -> PageList:
         """The memory of a REG_MR."""

@@ -7,8 +7,8 @@ which does the work later. Everything that is wrong with it is sorted out apart.
 
 from __future__ import annotations
 
+from emu.checks.rule import Rule
 from emu.events import Kind
-from emu.nic.checks import Rule
 from emu.nic.cq import Arm
 from emu.nic.device import Nic
 from emu.personality.vrnic.blocks import DoorbellBlocks
@@ -45,6 +45,7 @@ _TOPS = {
     int(DoorbellOffset.SQ): (_SQ_TOP,),
     int(DoorbellOffset.RQ): (_top(DoorbellType.RQ),),
     int(DoorbellOffset.CQ_CONSUMER): (_top(DoorbellType.CQ_CONSUMER),),
+    int(DoorbellOffset.HINTS): (_top(DoorbellType.HINTS),),
     int(DoorbellOffset.CQ_ARM): (_top(DoorbellType.CQ_ARM), _top(DoorbellType.CQ_ARM_SOLICITED)),
 }
 """Bits 63..56 that each offset takes."""
@@ -116,10 +117,18 @@ class Doorbells:
         tops = _TOPS.get(register)
         if tops is None:
             self._ignore(Rule.C29_UNSUPPORTED, f"no doorbell at {register:#x} of page {page}")
+        elif not value & DOORBELL_VALID and (value & _INDEX_MASK) >> 24 in tops:
+            self._ignore(
+                Rule.C11_BYTE_ORDER,
+                f"doorbell {value:#018x} at {register:#x} would be valid with its halves swapped; the "
+                "index is "
+                "in the low half",
+                value & _MASK,
+            )
         elif not value & DOORBELL_VALID:
             self._ignore(
                 Rule.C12_WIDTH,
-                f"doorbell {value:#018x} at {register:#x} lacks the valid bit; were its halves swapped?",
+                f"doorbell {value:#018x} at {register:#x} lacks the valid bit; set bit 63",
                 number,
             )
         elif top not in tops:
@@ -128,10 +137,22 @@ class Doorbells:
                 f"doorbell {value:#018x} has a type or reserved bits that offset {register:#x} does not take",
                 number,
             )
+        elif register == DoorbellOffset.HINTS:
+            self._hints(page)
         elif register in (DoorbellOffset.SQ, DoorbellOffset.RQ):
             self._queue_pair(page, register, number, value & _INDEX_MASK)
         else:
             self._completion_queue(page, top, register, number, value & _INDEX_MASK)
+
+    def _hints(self, page: int) -> None:
+        """Take in what the page's owner has hinted."""
+        context, watch = self._nic.contexts.items.get(page), self._nic.checks.watch
+        if context is None or context.hints is None:
+            self._ignore(Rule.C29_UNSUPPORTED, f"page {page} has no hint ring; SET_HINTS makes one")
+            return
+        self._counters.doorbells += 1
+        if watch is not None:
+            watch.drain(context)
 
     def _queue_pair(self, page: int, register: int, number: int, index: int) -> None:
         qp = self._qps.get(number)

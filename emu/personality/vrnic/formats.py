@@ -7,7 +7,8 @@ only when that test fails.
 
 from __future__ import annotations
 
-from emu.nic.checks import Rule
+from emu.checks.descriptors import swapped, unlike_index
+from emu.checks.rule import Rule
 from emu.nic.cq import CompletionQueue, CqMode
 from emu.nic.engine import AsyncEvent
 from emu.nic.eq import EventQueue
@@ -203,15 +204,25 @@ class SendFormat:
         if qp.phase:
             phase = _phase(index, qp.start_index, qp.sq.log_size)
             if flags >> 7 != phase:
+                if echo == index and qpn == qp.number:
+                    text = (
+                        f"the WQE of index {index} has phase {flags >> 7}, this pass {phase}; take the phase "
+                        "from the running index, not from the slot"
+                    )
+                    return WqeFault(index, Rule.C18_WRAP, Cause.PHASE_STALE, text, opcode=completes)
                 text = (
                     f"slot of index {index} has phase {flags >> 7}, this pass {phase}: it was not written in "
                     "this pass; store the first 8 bytes of each WQE last and before the doorbell"
                 )
                 return WqeFault(index, Rule.C03_STALE, Cause.PHASE_STALE, text, opcode=completes)
         if echo != index:
-            text = f"slot of index {index} carries index {echo}; it is stale, overwritten or numbered wrongly"
-            return WqeFault(index, Rule.C01_INDEX, Cause.INDEX_MISMATCH, text, opcode=completes)
+            rule, why = unlike_index(echo, index)
+            text = f"slot of index {index} carries index {echo}; {why}"
+            return WqeFault(index, rule, Cause.INDEX_MISMATCH, text, opcode=completes)
         if qpn != qp.number:
+            if swapped(qpn) in (qp.number, qp.number << 8):
+                text = f"index {index} carries QPN {qpn:#x}, whose bytes are swapped; write it little-endian"
+                return WqeFault(index, Rule.C11_BYTE_ORDER, Cause.QPN_MISMATCH, text, opcode=completes)
             text = f"index {index} carries QPN {qpn:#x}; write the QP's own number into each WQE"
             return WqeFault(index, Rule.C02_OWNER, Cause.QPN_MISMATCH, text, opcode=completes)
         if known is None:

@@ -31,6 +31,7 @@ class AdminOpcode(enum.IntEnum):
     QUERY_GID = 0x0F
     SET_GID = 0x10
     QUERY_OBJECTS = 0x11
+    SET_HINTS = 0x20
     CREATE_AH = 0x12
     DESTROY_AH = 0x13
     ATTACH_MULTICAST = 0x14

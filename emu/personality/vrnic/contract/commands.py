@@ -168,6 +168,16 @@ GidReply = Struct(
 )
 GID_TABLE_SIZE = 16
 
+SetHints = Struct(
+    *HEADER,
+    "ctx" / Int32ul * "owner",
+    "ring_key" / Int32ul * "lkey of the region that holds the ring (LOCAL_WRITE)",
+    "ring_address" / Int64ul * "virtual address of the ring in it, 64-byte aligned",
+    "log_size" / Byte * "log2 of the entries, 0..16; 255: no more hints",
+    "reserved0" / Array(3, Byte),
+    "reserved" / Array(9, Int32ul),
+)
+
 CreateAh = Struct(
     *HEADER,
     "pd" / Int32ul * "protection domain; only its QPs can use the handle",
@@ -220,6 +230,7 @@ COMMANDS = {
     AdminOpcode.QUERY_GID: (GidCommand, GidReply),
     AdminOpcode.SET_GID: (GidCommand, Reply),
     AdminOpcode.QUERY_OBJECTS: (Command, QueryObjectsReply),
+    AdminOpcode.SET_HINTS: (SetHints, Reply),
     AdminOpcode.CREATE_AH: (CreateAh, ObjectReply),
     AdminOpcode.DESTROY_AH: (ObjectCommand, Reply),
     AdminOpcode.ATTACH_MULTICAST: (MulticastCommand, Reply),

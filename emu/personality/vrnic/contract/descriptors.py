@@ -145,6 +145,8 @@ class DoorbellType(enum.IntEnum):
     CQ_ARM = 3
     """Index is the consumer index; the next completion beyond it raises one COMPLETION event."""
     CQ_ARM_SOLICITED = 4
+    HINTS = 5
+    """Look at the process's hint ring now; number and index do not matter."""
 
 
 class DoorbellOffset(enum.IntEnum):
@@ -154,3 +156,4 @@ class DoorbellOffset(enum.IntEnum):
     RQ = 0x008
     CQ_CONSUMER = 0x010
     CQ_ARM = 0x020
+    HINTS = 0x030

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from construct import Struct
 
+from emu.checks import hint
 from emu.checks.catalogue import CHECKS
 from emu.nic.work import CompletionOpcode, ModifyMask, Opcode, QpState, Status, Transport
 from emu.personality.vrnic.contract import (
@@ -15,6 +16,7 @@ from emu.personality.vrnic.contract import (
     codes,
     commands,
     descriptors,
+    hints,
     identity,
     registers,
 )
@@ -95,6 +97,14 @@ def render_document() -> str:
         prose.EVENTS,
         *_layout(descriptors.Eqe),
         _numbers(codes.EventType),
+        "## Hints",
+        prose.HINTS,
+        *_layout(hints.HintHeader),
+        *_layout(hints.HintEntry),
+        _numbers(hint.HintKind),
+        _numbers(hint.Part),
+        _numbers(hint.Wait),
+        _numbers(hint.SignalOp),
         "## Rules the device checks",
         prose.CHECKS,
         _checks(),

@@ -7,7 +7,15 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from emu.personality.vrnic.contract import ABI_MAJOR, ABI_MINOR, commands, descriptors, identity, registers
+from emu.personality.vrnic.contract import (
+    ABI_MAJOR,
+    ABI_MINOR,
+    commands,
+    descriptors,
+    hints,
+    identity,
+    registers,
+)
 from emu.personality.vrnic.generate.layout import (
     ENUMS,
     STRUCTS,
@@ -167,6 +175,9 @@ def render_header() -> str:
                 ("VRNIC_EQE_SIZE", f"{descriptors.EQE_SIZE}"),
                 ("VRNIC_MAX_INLINE", f"{descriptors.MAX_INLINE}"),
                 ("VRNIC_WQE_INLINE_OFFSET", f"{descriptors.WQE_SIZE - descriptors.MAX_INLINE}"),
+                ("VRNIC_HINT_SIZE", f"{hints.HINT_SIZE}"),
+                ("VRNIC_HINT_HEADER_SIZE", f"{hints.HINT_HEADER_SIZE}"),
+                ("VRNIC_NO_HINTS", f"{hints.NO_HINTS}"),
                 ("VRNIC_NO_EQ", f"{commands.NO_EQ:#x}"),
                 ("VRNIC_NO_RECV_RING", f"{commands.NO_RECEIVE_RING}"),
                 ("VRNIC_DB_QPN_SHIFT", f"{descriptors.DOORBELL_QPN_SHIFT}"),

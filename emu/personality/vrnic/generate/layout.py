@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from construct import Array, Bytes, Construct, FormatField, Renamed, Struct
 
+from emu.checks import hint
 from emu.checks.catalogue import CHECKS
 from emu.checks.rule import Rule
 from emu.nic import work
-from emu.personality.vrnic.contract import codes, commands, descriptors, registers
+from emu.personality.vrnic.contract import codes, commands, descriptors, hints, registers
 
 __all__ = ["ENUMS", "STRUCTS", "EnumEntry", "Field", "StructEntry", "fields_of", "notes_of", "struct_of"]
 
@@ -106,6 +107,9 @@ STRUCTS: tuple[StructEntry, ...] = (
         commands.MulticastCommand, "vrnic_cmd_multicast", "ATTACH_MULTICAST and DETACH_MULTICAST command"
     ),
     StructEntry(commands.QueryObjectsReply, "vrnic_reply_query_objects", "QUERY_OBJECTS reply"),
+    StructEntry(commands.SetHints, "vrnic_cmd_set_hints", "SET_HINTS command"),
+    StructEntry(hints.HintHeader, "vrnic_hint_header", "start of a hint ring"),
+    StructEntry(hints.HintEntry, "vrnic_hint", "hint"),
     StructEntry(descriptors.SendWqe, "vrnic_wqe", "send WQE"),
     StructEntry(descriptors.RecvWqe, "vrnic_recv_wqe", "receive WQE"),
     StructEntry(descriptors.Cqe, "vrnic_cqe", "completion queue entry"),
@@ -122,6 +126,10 @@ ENUMS: tuple[EnumEntry, ...] = (
         codes.CheckId, "vrnic_check", "VRNIC_CHECK", "rules a driver or kernel can break (CHECK_ID)", True
     ),
     EnumEntry(codes.CheckAction, "vrnic_check_action", "VRNIC_CHECK_ACTION", "what CHECK_ACTION takes"),
+    EnumEntry(hint.HintKind, "vrnic_hint_kind", "VRNIC_HINT", "what a hint is about"),
+    EnumEntry(hint.Part, "vrnic_hint_part", "VRNIC_HINT_PART", "which of a WQE's memories (HintPart)"),
+    EnumEntry(hint.Wait, "vrnic_hint_wait", "VRNIC_HINT_WAIT", "what a lane waits for (HintWait)"),
+    EnumEntry(hint.SignalOp, "vrnic_hint_signal", "VRNIC_HINT_SIGNAL", "how a signal changes (HintSignal)"),
     EnumEntry(codes.AdminOpcode, "vrnic_admin_opcode", "VRNIC_CMD", "admin opcodes"),
     EnumEntry(codes.AdminStatus, "vrnic_admin_status", "VRNIC_ADMIN", "admin reply statuses", True),
     EnumEntry(codes.EventType, "vrnic_event", "VRNIC_EVENT", "event types", True),

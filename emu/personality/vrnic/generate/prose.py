@@ -15,6 +15,7 @@ __all__ = [
     "DOORBELL_RULES",
     "EVENTS",
     "FUNCTIONS",
+    "HINTS",
     "INTRODUCTION",
     "REGISTER_RULES",
     "SUBMISSION",
@@ -160,6 +161,10 @@ COMMAND_NOTES: dict[AdminOpcode, str] = {
     AdminOpcode.DETACH_MULTICAST: (
         "Ends that. BAD_OBJECT `gid` when the QP is not attached. Destroying the QP does it too."
     ),
+    AdminOpcode.SET_HINTS: (
+        "Names the process's hint ring, or with `log_size` 255 ends it. NOT_OWNER when the region belongs to "
+        "another context. The region is pinned until the ring or the context ends."
+    ),
     AdminOpcode.QUERY_OBJECTS: (
         "Counts the objects that exist. A driver that unloads can show that it leaves none."
     ),
@@ -213,6 +218,13 @@ An event is valid when bit 0 of `phase` is that of the pass (first pass 1). The 
 once for any number of events; writing `EQ_CONSUMER[n]` arms it again, and raises it at once when events
 came in between. Events that find the queue full are lost and counted as `eq_overruns`: make it deep
 enough for the CQs and QPs that report to it."""
+
+HINTS = """\
+What the device cannot see, a submitter may tell it: who stored what before which fence, which lane holds a
+lock, that every lane waits. SET_HINTS names a ring in the process's memory; without one the rules that need
+hints are silent. Software writes an entry, its `sequence` included, then `producer`; when the ring is full it
+rings the HINTS doorbell and waits for `consumer`. The device reads the ring when a send doorbell or a HINTS
+doorbell of the process arrives. A malformed hint is C34 and is ignored."""
 
 CHECKS = """\
 Each violation adds to `CHECK_COUNT` and `check_violations`, is kept in `CHECK_ID`, `CHECK_QPN` and
