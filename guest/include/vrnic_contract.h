@@ -88,6 +88,9 @@
 #define VRNIC_EQE_SIZE				32
 #define VRNIC_MAX_INLINE			32
 #define VRNIC_WQE_INLINE_OFFSET			32
+#define VRNIC_HINT_SIZE				64
+#define VRNIC_HINT_HEADER_SIZE			64
+#define VRNIC_NO_HINTS				255
 #define VRNIC_NO_EQ				0xffffffff
 #define VRNIC_NO_RECV_RING			255
 #define VRNIC_DB_QPN_SHIFT			32
@@ -250,6 +253,52 @@ enum vrnic_check_action {
 	VRNIC_CHECK_ACTION_STOP = 4,
 };
 
+/* What a hint is about. */
+enum vrnic_hint_kind {
+	/*
+	 * A lane is about to ring: what it knows of the latest store that its doorbell covers.
+	 */
+	VRNIC_HINT_ORDER = 1,
+	/* A lane is about to store over what a WQE still uses, as far as the lane knows. */
+	VRNIC_HINT_REUSE = 2,
+	/* Two CTAs update one word with atomics, at least one of them with CTA scope. */
+	VRNIC_HINT_SCOPE = 3,
+	/* Every lane waits, and one of them for this queue pair. */
+	VRNIC_HINT_STALL = 4,
+	/* A lane is about to store doorbell record and doorbell. */
+	VRNIC_HINT_LOCK = 5,
+	/* A lane saw a flag, but not the data it stands for. */
+	VRNIC_HINT_MISSING = 6,
+	/* Declared: which rank a queue pair leads to. */
+	VRNIC_HINT_PEER = 7,
+	/* A WQE is meant for a rank. */
+	VRNIC_HINT_USE = 8,
+	/* Declared: a word that peers signal, its width and how. */
+	VRNIC_HINT_SIGNAL = 9,
+};
+
+/* Which of a WQE's memories (HintPart). */
+enum vrnic_hint_part {
+	VRNIC_HINT_PART_WQE = 1,
+	VRNIC_HINT_PART_PAYLOAD = 2,
+	VRNIC_HINT_PART_RECORD = 3,
+	VRNIC_HINT_PART_RESULT = 4,
+};
+
+/* What a lane waits for (HintWait). */
+enum vrnic_hint_wait {
+	VRNIC_HINT_WAIT_COMPLETION = 1,
+	VRNIC_HINT_WAIT_TURN = 2,
+	VRNIC_HINT_WAIT_DOORBELL = 3,
+	VRNIC_HINT_WAIT_LOCK = 4,
+};
+
+/* How a signal changes (HintSignal). */
+enum vrnic_hint_signal {
+	VRNIC_HINT_SIGNAL_ADD = 1,
+	VRNIC_HINT_SIGNAL_SET = 2,
+};
+
 /* Admin opcodes. */
 enum vrnic_admin_opcode {
 	VRNIC_CMD_NOP = 0,
@@ -270,6 +319,7 @@ enum vrnic_admin_opcode {
 	VRNIC_CMD_QUERY_GID = 15,
 	VRNIC_CMD_SET_GID = 16,
 	VRNIC_CMD_QUERY_OBJECTS = 17,
+	VRNIC_CMD_SET_HINTS = 32,
 	VRNIC_CMD_CREATE_AH = 18,
 	VRNIC_CMD_DESTROY_AH = 19,
 	VRNIC_CMD_ATTACH_MULTICAST = 20,
@@ -455,9 +505,9 @@ enum vrnic_opcode {
 /* Mark the message solicited. */
 #define VRNIC_WQE_SOLICITED			0x2
 /*
- * Wait until earlier READs and atomics of this QP are complete; on UET_RUD, whose messages may
- * overtake each other, until every earlier element is. A WRITE that is a flag for the data
- * before it needs this.
+ * enum vrnic_hint_wait until earlier READs and atomics of this QP are complete; on UET_RUD,
+ * whose messages may overtake each other, until every earlier element is. A WRITE that is a
+ * flag for the data before it needs this.
  */
 #define VRNIC_WQE_FENCE				0x4
 /* Payload is in the WQE. */
@@ -549,6 +599,8 @@ enum vrnic_doorbell_type {
 	 */
 	VRNIC_DB_TYPE_CQ_ARM = 3,
 	VRNIC_DB_TYPE_CQ_ARM_SOLICITED = 4,
+	/* Look at the process's hint ring now; number and index do not matter. */
+	VRNIC_DB_TYPE_HINTS = 5,
 };
 
 /* Byte offsets in a doorbell page. */
@@ -556,6 +608,7 @@ enum vrnic_doorbell_type {
 #define VRNIC_DB_RQ				0x8
 #define VRNIC_DB_CQ_CONSUMER			0x10
 #define VRNIC_DB_CQ_ARM				0x20
+#define VRNIC_DB_HINTS				0x30
 
 /* Index of each counter: its register is VRNIC_REG_COUNTER + 8 * index. */
 enum vrnic_counter {
@@ -1270,6 +1323,115 @@ static_assert(offsetof(struct vrnic_reply_query_objects, eqs) == 20, "eqs");
 static_assert(offsetof(struct vrnic_reply_query_objects, cqs) == 24, "cqs");
 static_assert(offsetof(struct vrnic_reply_query_objects, qps) == 28, "qps");
 static_assert(offsetof(struct vrnic_reply_query_objects, ahs) == 32, "ahs");
+
+/**
+ * struct vrnic_cmd_set_hints - SET_HINTS command, 64 bytes
+ * @opcode: enum vrnic_admin_opcode
+ * @command_flags: 0
+ * @tag: any value; echoed in traces
+ * @ctx: owner
+ * @ring_key: lkey of the region that holds the ring (LOCAL_WRITE)
+ * @ring_address: virtual address of the ring in it, 64-byte aligned
+ * @log_size: log2 of the entries, 0..16; 255: no more hints
+ * @reserved0: 0
+ * @reserved: 0
+ */
+struct vrnic_cmd_set_hints {
+	__le16 opcode;
+	__le16 command_flags;
+	__le32 tag;
+	__le32 ctx;
+	__le32 ring_key;
+	__le64 ring_address;
+	__u8 log_size;
+	__u8 reserved0[3];
+	__le32 reserved[9];
+};
+
+static_assert(sizeof(struct vrnic_cmd_set_hints) == 64, "vrnic_cmd_set_hints");
+static_assert(offsetof(struct vrnic_cmd_set_hints, command_flags) == 2, "command_flags");
+static_assert(offsetof(struct vrnic_cmd_set_hints, tag) == 4, "tag");
+static_assert(offsetof(struct vrnic_cmd_set_hints, ctx) == 8, "ctx");
+static_assert(offsetof(struct vrnic_cmd_set_hints, ring_key) == 12, "ring_key");
+static_assert(offsetof(struct vrnic_cmd_set_hints, ring_address) == 16, "ring_address");
+static_assert(offsetof(struct vrnic_cmd_set_hints, log_size) == 24, "log_size");
+
+/**
+ * struct vrnic_hint_header - Start of a hint ring, 64 bytes
+ * @producer: running index of the next entry software will write
+ * @reserved0: 0
+ * @consumer: device: running index of the next entry it will read
+ * @reserved1: 0
+ */
+struct vrnic_hint_header {
+	__le32 producer;
+	__le32 reserved0[7];
+	__le32 consumer;
+	__le32 reserved1[7];
+};
+
+static_assert(sizeof(struct vrnic_hint_header) == 64, "vrnic_hint_header");
+static_assert(offsetof(struct vrnic_hint_header, consumer) == 32, "consumer");
+
+/**
+ * struct vrnic_hint - Hint, 64 bytes
+ * @kind: enum vrnic_hint_kind
+ * @detail: by kind: HintPart, HintWait, HintSignal, or 1 for a lock that is held
+ * @cta: CTA of the lane that hints
+ * @sequence: running index of this entry
+ * @lane: lane that hints, in the grid
+ * @qpn: queue pair it is about, 0 if none
+ * @index: running WQE index it is about
+ * @length: bytes at address; of a signal its width
+ * @address: virtual address of what was stored, is reused, shared, missing or a signal
+ * @writer: lane that stored; for LOCK the holder (0xffffffff nobody); PEER and USE: the rank
+ * @writer_cta: its CTA
+ * @scope: ORDER: widest fence between, 0 none, 1 CTA, 2 GPU, 3 system
+ * @needed: ORDER: scope that the NIC needs there
+ * @writer_clock: ORDER: the writer's clock at the store
+ * @known_clock: ORDER: clock of the writer up to which its stores are known to be visible
+ * @loose_clock: ORDER: the same if every fence and atomic had been wide enough
+ * @reserved: 0
+ * @value: STALL: ready index; REUSE: first index not complete; MISSING: the flag's address
+ */
+struct vrnic_hint {
+	__u8 kind;
+	__u8 detail;
+	__le16 cta;
+	__le32 sequence;
+	__le32 lane;
+	__le32 qpn;
+	__le32 index;
+	__le32 length;
+	__le64 address;
+	__le32 writer;
+	__le16 writer_cta;
+	__u8 scope;
+	__u8 needed;
+	__le32 writer_clock;
+	__le32 known_clock;
+	__le32 loose_clock;
+	__le32 reserved;
+	__le64 value;
+};
+
+static_assert(sizeof(struct vrnic_hint) == 64, "vrnic_hint");
+static_assert(offsetof(struct vrnic_hint, detail) == 1, "detail");
+static_assert(offsetof(struct vrnic_hint, cta) == 2, "cta");
+static_assert(offsetof(struct vrnic_hint, sequence) == 4, "sequence");
+static_assert(offsetof(struct vrnic_hint, lane) == 8, "lane");
+static_assert(offsetof(struct vrnic_hint, qpn) == 12, "qpn");
+static_assert(offsetof(struct vrnic_hint, index) == 16, "index");
+static_assert(offsetof(struct vrnic_hint, length) == 20, "length");
+static_assert(offsetof(struct vrnic_hint, address) == 24, "address");
+static_assert(offsetof(struct vrnic_hint, writer) == 32, "writer");
+static_assert(offsetof(struct vrnic_hint, writer_cta) == 36, "writer_cta");
+static_assert(offsetof(struct vrnic_hint, scope) == 38, "scope");
+static_assert(offsetof(struct vrnic_hint, needed) == 39, "needed");
+static_assert(offsetof(struct vrnic_hint, writer_clock) == 40, "writer_clock");
+static_assert(offsetof(struct vrnic_hint, known_clock) == 44, "known_clock");
+static_assert(offsetof(struct vrnic_hint, loose_clock) == 48, "loose_clock");
+static_assert(offsetof(struct vrnic_hint, value) == 56, "value");
 
 /**
  * struct vrnic_wqe - Send WQE, 64 bytes
