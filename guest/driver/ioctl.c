@@ -15,6 +15,8 @@ union vrnic_argument {
 	struct vrnic_create_qp create_qp;
 	struct vrnic_modify_qp modify_qp;
 	struct vrnic_query_qp query_qp;
+	struct vrnic_create_ah create_ah;
+	struct vrnic_multicast multicast;
 	struct vrnic_set_hints set_hints;
 };
 
@@ -38,6 +40,10 @@ static const struct vrnic_call vrnic_calls[] = {
 	{ VRNIC_IOC_DESTROY_QP, vrnic_destroy_qp },
 	{ VRNIC_IOC_MODIFY_QP, vrnic_modify_qp },
 	{ VRNIC_IOC_QUERY_QP, vrnic_query_qp },
+	{ VRNIC_IOC_CREATE_AH, vrnic_create_ah },
+	{ VRNIC_IOC_DESTROY_AH, vrnic_destroy_ah },
+	{ VRNIC_IOC_ATTACH_MULTICAST, vrnic_attach_multicast },
+	{ VRNIC_IOC_DETACH_MULTICAST, vrnic_detach_multicast },
 	{ VRNIC_IOC_SET_HINTS, vrnic_set_hints },
 };
 
