@@ -21,7 +21,7 @@ __all__ = [
 Counters = Mapping[str, Mapping[str, Mapping[str, int]]]
 """The server's counters: by NIC, then group ("nic", "link", "objects"), then counter."""
 
-_ERRORS = ("cqe_errors", "dma_errors", "protection_errors", "rx_icrc_errors", "bad_mmio", "check_violations")
+_ERRORS = ("cqe_errors", "dma_errors", "protection_errors", "rx_icrc_encapsulated", "bad_mmio", "check_violations")
 _ANSWERS = ("ACK", "RESPONSE", "READ_DATA", "CP ")
 
 

@@ -79,9 +79,7 @@ class Dma:
         self._counters.dma_read_bytes += length
         return data
 
-    def scatter(
-        self, pieces: Sequence[tuple[int, int]], data: memoryview, *, relaxed: bool = False
-    ) -> None:
+    def scatter(self, pieces: Sequence[tuple[int, int]], data: memoryview, *, relaxed: bool = False) -> None:
         """Write ``data`` to pieces (address, length) in order.
 
         :raises BusError: one is unreachable; the pieces before it are written.

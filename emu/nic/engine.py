@@ -182,7 +182,7 @@ class EngineHost(Protocol):
         """Report that a protocol timer ran out."""
 
     def count(self, counter: str) -> None:
-        """Bump a counter by name for something that is no drop, such as ``rnr_naks_sent``."""
+        """Bump a counter by name for something that is no drop, such as ``send_rnr_err``."""
 
 
 class Engine(Protocol):

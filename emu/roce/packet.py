@@ -184,7 +184,7 @@ def parse(frame: bytes) -> RocePacket | Drop:
     state = crc32(b"".join((frame[bth : bth + 4], b"\xff", frame[bth + 5 : icrc_at])), head.state)
     if state.to_bytes(4, "little") != frame[icrc_at:end]:
         return Drop(
-            f"wrong ICRC (PSN {fields[4] & 0xFFFFFF}, QPN {fields[3] & 0xFFFFFF:#x})", "rx_icrc_errors"
+            f"wrong ICRC (PSN {fields[4] & 0xFFFFFF}, QPN {fields[3] & 0xFFFFFF:#x})", "rx_icrc_encapsulated"
         )
     opcode, flags = fields[0], fields[1]
     if flags & 0x0F:

@@ -111,7 +111,7 @@ class RcEngine:
             return "addresses are not those of the connection"
         theirs, ours = packet.pkey, connection.attributes.pkey
         if not pkeys_match(theirs, ours):
-            self._host.count("pkey_violations")
+            self._host.count("bad_pkey_cntr")
             return f"P_Key {theirs:#06x} does not match {ours:#06x}"
         return None
 

@@ -305,14 +305,14 @@ class Requester:
         if aeth.is_rnr(code):
             self._receiver_not_ready(code, psn, now)
         elif code == Nak.SEQUENCE:
-            self._host.count("packet_seq_errors")
+            self._host.count("packet_seq_err")
             self._retry(psn, now, f"the responder misses PSN {psn}", Cause.SEQUENCE_RETRIES)
         else:
             status, sentence = _FATAL_NAKS[Nak(code)]
             self._fail(Fault(status, Cause.REMOTE_NAK, f"{sentence} (NAK {code:#04x}, PSN {psn})"))
 
     def _receiver_not_ready(self, code: int, psn: int, now: int) -> None:
-        self._host.count("rnr_naks_received")
+        self._host.count("rnr_nak_retry_err")
         if self.rnr_deadline is not None:
             return
         if self.rnr_left == 0:
@@ -384,7 +384,7 @@ class Requester:
         if self.ack_deadline is None or now < self.ack_deadline:
             return
         self.ack_deadline = None
-        self._host.count("ack_timeouts")
+        self._host.count("local_ack_timeout_err")
         self._host.note_timer(f"no answer to PSN {self.una} within the local ACK timeout")
         # A timeout is a new loss even if the last one brought no progress.
         self.started_retry = False

@@ -92,7 +92,7 @@ class Responder:
             self._ahead(packet.psn)
             return
         if order < 0:
-            self._host.count("duplicate_requests")
+            self._host.count("duplicate_request")
             self._repeat(packet)
             return
         self.silent = False
@@ -100,7 +100,7 @@ class Responder:
             self._execute(packet)
         except NotReady:
             self.silent = True
-            self._host.count("rnr_naks_sent")
+            self._host.count("send_rnr_err")
             code = aeth.rnr(self._connection.attributes.min_rnr_timer)
             self.responses.refuse(packet.psn, code, self.msn)
         except Refusal as refusal:

@@ -125,7 +125,7 @@ class UdEngine(UnreliableEngine):
             return
         qkey, source = DETH.unpack_from(packet.frame, packet.extension)
         if qkey != self._connection.attributes.qkey:
-            self._drop(f"Q_Key {qkey:#x} is not the queue pair's", "qkey_violations")
+            self._drop(f"Q_Key {qkey:#x} is not the queue pair's", "qkey_viol_cntr")
             return
         if packet.payload_length > self._connection.mtu:
             self._drop(f"datagram of {packet.payload_length} bytes on a path of {self._connection.mtu}")

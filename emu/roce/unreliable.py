@@ -102,7 +102,7 @@ class UnreliableEngine(ABC):
         elif connection.state not in _RECEIVING:
             self._drop(f"packet in state {connection.state.name}")
         elif not pkeys_match(packet.pkey, ours):
-            self._drop(f"P_Key {packet.pkey:#06x} does not match {ours:#06x}", "pkey_violations")
+            self._drop(f"P_Key {packet.pkey:#06x} does not match {ours:#06x}", "bad_pkey_cntr")
         else:
             if packet.ecn == CONGESTED and self.paced:
                 connection.see_mark(now)

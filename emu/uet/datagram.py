@@ -228,7 +228,7 @@ class UudEngine:
         elif not self._host.owns_address(packet.head.dest_ip):
             self._drop(f"datagram to {packet.head.dest_ip.hex()}, which is no address of this port")
         elif qkey != self._attributes.qkey:
-            self._drop(f"Q_Key {qkey:#x} is not the queue pair's", "qkey_violations")
+            self._drop(f"Q_Key {qkey:#x} is not the queue pair's", "qkey_viol_cntr")
         elif size > self._attributes.path_mtu:
             self._drop(f"datagram of {size} bytes on a path of {self._attributes.path_mtu}")
         else:

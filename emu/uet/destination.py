@@ -179,7 +179,7 @@ class Destination:
         self.cack = advance(self.cack, count)
 
     def _duplicate(self, packet: UetPacket, ahead: int, now: int) -> None:
-        self._pdc.count("duplicate_requests")
+        self._pdc.count("duplicate_request")
         if ahead < -self._range or not packet.flags & _RETX:
             return
         if packet.psn in self._cleared:

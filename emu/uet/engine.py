@@ -255,7 +255,7 @@ class UetEngine:
 
     def _not_ready(self, message: Message) -> bool:
         """The target had no receive element: try again later. False when retries are used up."""
-        self.host.count("rnr_naks_received")
+        self.host.count("rnr_nak_retry_err")
         if self._rnr_left == 0:
             message.failure = Failure(
                 Status.RNR_RETRY_EXC_ERR, Cause.RNR_RETRIES, "no receive element at the peer"

@@ -227,7 +227,7 @@ class Parser:
         if size > head.room or start + size > len(frame) or end < at + 4:
             return Drop(f"length {size} does not fit the packet")
         if trailer and not packet_crc_ok(memoryview(frame)[ETHERNET_SIZE : start + size], self._profile):
-            return Drop("wrong CRC", "rx_icrc_errors")
+            return Drop("wrong CRC", "rx_icrc_encapsulated")
         kind = frame[at] >> 3
         needed = PDS_SIZES.get(kind)
         if needed is None:

@@ -408,7 +408,7 @@ class Pdc:
 
     def note_timeout(self, outgoing: Outgoing) -> None:
         """Report that a packet got no answer in time."""
-        self.fep.count("ack_timeouts")
+        self.fep.count("local_ack_timeout_err")
         self.fep.host.note_timer(f"PDC {self.number:#x}: no answer to PSN {outgoing.psn} in time")
 
 

@@ -131,7 +131,7 @@ class Rudi:
 
     def _late(self, outgoing: Outgoing, path: PeerPath, now: int) -> None:
         outgoing.timeouts += 1
-        self._fep.count("ack_timeouts")
+        self._fep.count("local_ack_timeout_err")
         self._fep.host.note_timer(f"no response to RUDI packet {outgoing.psn} in time")
         if outgoing.timeouts <= self._parameters.max_rto:
             self._send(outgoing, path, now)

@@ -193,7 +193,7 @@ class Target:
         if deferrable:
             inbound.number = number
             self.waiting.defer(inbound)
-        self._host.count("rnr_naks_sent")
+        self._host.count("send_rnr_err")
         raise Refused(ReturnCode.NO_MATCH)
 
     def _arrived(self, inbound: Inbound, header: RequestHeader, pdc: Pdc, psn: int) -> Verdict:

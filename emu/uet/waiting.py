@@ -80,7 +80,7 @@ class Waiting:
         self.messages.append(inbound)
 
     def _no_room(self) -> None:
-        self._host.count("rnr_naks_sent")
+        self._host.count("send_rnr_err")
         raise Refused(ReturnCode.NO_MATCH)
 
     def resume(self, inbound: Inbound) -> None:

@@ -659,31 +659,31 @@ enum vrnic_counter {
 	/* frames dropped, for any reason */
 	VRNIC_COUNTER_RX_DROPPED,
 	/* frames dropped for a wrong ICRC */
-	VRNIC_COUNTER_RX_ICRC_ERRORS,
+	VRNIC_COUNTER_RX_ICRC_ENCAPSULATED,
 	/* request packets sent again */
 	VRNIC_COUNTER_RETRANSMITTED_PACKETS,
 	/* payload bytes sent again */
 	VRNIC_COUNTER_RETRANSMITTED_BYTES,
 	/* local ACK timeouts */
-	VRNIC_COUNTER_ACK_TIMEOUTS,
+	VRNIC_COUNTER_LOCAL_ACK_TIMEOUT_ERR,
 	/* NAK sequence errors received */
-	VRNIC_COUNTER_PACKET_SEQ_ERRORS,
+	VRNIC_COUNTER_PACKET_SEQ_ERR,
 	/* requests ahead of the expected PSN */
 	VRNIC_COUNTER_OUT_OF_SEQUENCE,
 	/* requests behind the expected PSN */
-	VRNIC_COUNTER_DUPLICATE_REQUESTS,
+	VRNIC_COUNTER_DUPLICATE_REQUEST,
 	/* RNR NAKs sent: no receive element */
-	VRNIC_COUNTER_RNR_NAKS_SENT,
+	VRNIC_COUNTER_SEND_RNR_ERR,
 	/* RNR NAKs received */
-	VRNIC_COUNTER_RNR_NAKS_RECEIVED,
+	VRNIC_COUNTER_RNR_NAK_RETRY_ERR,
 	/* accesses refused: key, bounds, domain or right */
 	VRNIC_COUNTER_PROTECTION_ERRORS,
 	/* UC and UD messages dropped for want of a receive element */
 	VRNIC_COUNTER_OUT_OF_BUFFER,
 	/* packets of another partition */
-	VRNIC_COUNTER_PKEY_VIOLATIONS,
+	VRNIC_COUNTER_BAD_PKEY_CNTR,
 	/* datagrams with another Q_Key */
-	VRNIC_COUNTER_QKEY_VIOLATIONS,
+	VRNIC_COUNTER_QKEY_VIOL_CNTR,
 	/* answers that show that an earlier READ or atomic response was lost */
 	VRNIC_COUNTER_IMPLIED_NAK_SEQ_ERR,
 	/* RoCE packets that came with the mark of a congested switch */
@@ -2005,19 +2005,19 @@ static inline const char *vrnic_counter_name(__u32 index)
 		"rx_packets",
 		"rx_bytes",
 		"rx_dropped",
-		"rx_icrc_errors",
+		"rx_icrc_encapsulated",
 		"retransmitted_packets",
 		"retransmitted_bytes",
-		"ack_timeouts",
-		"packet_seq_errors",
+		"local_ack_timeout_err",
+		"packet_seq_err",
 		"out_of_sequence",
-		"duplicate_requests",
-		"rnr_naks_sent",
-		"rnr_naks_received",
+		"duplicate_request",
+		"send_rnr_err",
+		"rnr_nak_retry_err",
 		"protection_errors",
 		"out_of_buffer",
-		"pkey_violations",
-		"qkey_violations",
+		"bad_pkey_cntr",
+		"qkey_viol_cntr",
 		"implied_nak_seq_err",
 		"np_ecn_marked_roce_packets",
 		"np_cnp_sent",

@@ -147,7 +147,7 @@ def test_no_frame_of_it_is_wrong(pair: LabRunner) -> None:
     summary = summarize(Path(capture))
     assert summary.bad_icrc == 0
     assert summary.flows
-    assert ours["rx_icrc_errors"] == 0
+    assert ours["rx_icrc_encapsulated"] == 0
     assert ours["protection_errors"] == 0
 
 

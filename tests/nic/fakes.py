@@ -143,7 +143,7 @@ def fake_parse(frame: bytes) -> Packet | Drop:
     """Frames of tests: 14 bytes of Ethernet, then 3 bytes of destination QPN, or "bad" for a refusal."""
     body = frame[14:]
     if body.startswith(b"bad"):
-        return Drop("marked as bad", "rx_icrc_errors")
+        return Drop("marked as bad", "rx_icrc_encapsulated")
     return FakePacket(int.from_bytes(body[:3], "big"), frame)
 
 

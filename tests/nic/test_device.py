@@ -59,7 +59,7 @@ class TestRouting:
         ("data", "reason", "counter"),
         [
             (frame(b"\xab\xcd\xef"), "there is no QP 0xabcdef", None),
-            (frame(b"bad"), "marked as bad", "rx_icrc_errors"),
+            (frame(b"bad"), "marked as bad", "rx_icrc_encapsulated"),
             (frame(b"\0\1\0", OTHER), "for another station", None),
             (b"", "for another station", None),
             (b"\x02", "for another station", None),

@@ -179,10 +179,10 @@ def test_notes_are_counted_and_traced(setup: Setup) -> None:
     setup.host.note_drop("out_of_sequence", "PSN 9 while expecting 5")
     setup.host.note_drop("rx_dropped", "a stray response")
     setup.host.note_timer("no answer")
-    setup.host.count("rnr_naks_sent")
+    setup.host.count("send_rnr_err")
     counters = setup.rig.nic.counters
     assert (counters.retransmitted_packets, counters.retransmitted_bytes) == (3, 3000)
-    assert (counters.rx_dropped, counters.out_of_sequence, counters.rnr_naks_sent) == (2, 1, 1)
+    assert (counters.rx_dropped, counters.out_of_sequence, counters.send_rnr_err) == (2, 1, 1)
     name = f"QP {setup.qp.number:#x}"
     assert setup.rig.events.texts(Kind.RETRANSMIT) == [f"{name}: 3 packets again from PSN 5 (timeout)"]
     assert setup.rig.events.texts(Kind.FRAME_DROP)[1] == f"{name}: a stray response"

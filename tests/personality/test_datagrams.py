@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_dropped_and_counted(world: World) -> None:
     world.run()
     assert len(cq.poll()) == 5
     assert [cqe.length for cqe in peer_cq.poll()] == [HEADER_AREA + 4] * 2
-    counts = [b.driver.counter(name) for name in ("qkey_violations", "out_of_buffer", "rx_dropped")]
+    counts = [b.driver.counter(name) for name in ("qkey_viol_cntr", "out_of_buffer", "rx_dropped")]
     assert counts == [1, 1, 3]
 
 

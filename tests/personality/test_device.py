@@ -157,7 +157,7 @@ def test_a_late_receive_element_lets_the_message_through(lab: Lab) -> None:
     b = lab.b.driver
     qp.post(Opcode.SEND, inline=b"early")
     qp.ring()
-    lab.a.client.until(lambda: b.counter("rnr_naks_sent") > 0)
+    lab.a.client.until(lambda: b.counter("send_rnr_err") > 0)
     target = b.allocate(64)
     peer.post_receive(b.virtual(target), b.key, 64)
     peer.ring_receive()

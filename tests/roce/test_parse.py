@@ -193,12 +193,12 @@ def test_one_wrong_bit_is_an_icrc_error(offset: int) -> None:
     if offset == 18:
         # The IPv4 header checksum would catch it first.
         frame[24:26] = struct.pack(">H", struct.unpack(">H", frame[24:26])[0] - 0x0400 & 0xFFFF)
-    assert _refuse(bytes(frame)).counter == "rx_icrc_errors"
+    assert _refuse(bytes(frame)).counter == "rx_icrc_encapsulated"
 
 
 def test_swapped_icrc_bytes_are_an_icrc_error() -> None:
     frame = bytes(_build())
-    assert _refuse(frame[:-4] + frame[:-5:-1]).counter == "rx_icrc_errors"
+    assert _refuse(frame[:-4] + frame[:-5:-1]).counter == "rx_icrc_encapsulated"
 
 
 @given(st.binary(max_size=200))

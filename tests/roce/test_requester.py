@@ -270,7 +270,7 @@ def test_a_sequence_nak_acknowledges_what_is_before_it_and_rewinds(script: Scrip
     assert script.statuses == [(0, Status.SUCCESS), (1, Status.SUCCESS)]
     assert script.sent() == [("SEND ONLY", PSN + 2), ("SEND ONLY", PSN + 3)]
     assert script.host.retransmitted == [(PSN + 2, 2)]
-    assert script.host.counts == {"packet_seq_errors": 1}
+    assert script.host.counts == {"packet_seq_err": 1}
 
 
 def test_the_same_sequence_nak_twice_rewinds_once() -> None:
@@ -368,7 +368,7 @@ def test_silence_uses_up_the_retries(retries: int) -> None:
     assert script.statuses == [(0, Status.RETRY_EXC_ERR), (1, Status.WR_FLUSH_ERR)]
     assert script.host.completions[0].cause == Cause.ACK_TIMEOUT
     assert script.pair.scheduler.now() == (retries + 1) * TIMEOUT
-    assert script.host.counts["ack_timeouts"] == retries + 1
+    assert script.host.counts["local_ack_timeout_err"] == retries + 1
     assert script.failed
 
 
@@ -467,7 +467,7 @@ def test_rnr_retries_run_out(retries: int) -> None:
         script.wait(RNR_DELAYS[1])
     assert script.statuses == [(0, Status.RNR_RETRY_EXC_ERR), (1, Status.WR_FLUSH_ERR)]
     assert script.host.completions[0].cause == Cause.RNR_RETRIES
-    assert script.host.counts["rnr_naks_received"] == retries + 1
+    assert script.host.counts["rnr_nak_retry_err"] == retries + 1
 
 
 def test_rnr_retry_seven_never_gives_up() -> None:

@@ -192,7 +192,7 @@ def test_a_duplicate_send_is_acknowledged_and_not_received_again(script: Script)
     assert script.send(Op.SEND_ONLY, PSN, b"", b"one") == [("ACKNOWLEDGE", PSN + 1, 0x1F, 2)]
     assert script.send(Op.SEND_ONLY, PSN, b"", b"one", ack=False) == []
     assert script.host.statuses == [(0, Status.SUCCESS), (1, Status.SUCCESS)]
-    assert script.host.counts["duplicate_requests"] == 2
+    assert script.host.counts["duplicate_request"] == 2
 
 
 def _read(
@@ -711,7 +711,7 @@ def test_a_send_without_receive_element_is_put_off(script: Script) -> None:
     assert script.host.moves == []
     script.b.post_receive(0, 16)
     assert script.send(Op.SEND_ONLY, PSN, b"", b"x") == [("ACKNOWLEDGE", PSN, 0x1F, 1)]
-    assert script.host.counts["rnr_naks_sent"] == 2
+    assert script.host.counts["send_rnr_err"] == 2
 
 
 def test_only_the_last_packet_of_a_write_with_immediate_is_put_off(script: Script) -> None:

@@ -112,7 +112,7 @@ def test_lost_request_101() -> None:
     assert pair.a.trace() == [*REQUESTS, ("SEND MIDDLE", 101), *REQUESTS[2:]]
     assert pair.b.trace() == [("ACKNOWLEDGE", 101), *ANSWERS]
     assert _syndromes(pair)[0] == (101, Nak.SEQUENCE, 0)
-    assert pair.a.host.counts["packet_seq_errors"] == 1
+    assert pair.a.host.counts["packet_seq_err"] == 1
     assert [counter for counter, _ in pair.b.host.drops] == ["out_of_sequence"] * 4
     assert pair.a.host.retransmitted == [(101, 5)]
     assert pair.a.host.timers == []
@@ -133,7 +133,7 @@ def test_lost_read_response_104() -> None:
         ("ATOMIC ACKNOWLEDGE", 106),
         ("ACKNOWLEDGE", 107),
     ]
-    assert pair.b.host.counts["duplicate_requests"] == 3
+    assert pair.b.host.counts["duplicate_request"] == 3
     assert pair.a.host.timers == []
     _check_outcome(pair)
 
@@ -158,7 +158,7 @@ def test_lost_last_ack_107_costs_a_timeout() -> None:
     pair = _run(losing(("b", 5)))
     pair.run()
     assert pair.a.trace() == [*REQUESTS, ("WRITE ONLY", 107)]
-    assert pair.a.host.counts["ack_timeouts"] == 1
+    assert pair.a.host.counts["local_ack_timeout_err"] == 1
     assert len(pair.a.host.timers) == 1
     _check_outcome(pair)
 
@@ -181,6 +181,6 @@ def test_no_receive_element_at_100() -> None:
     pair.run()
     assert pair.a.trace() == REQUESTS + REQUESTS
     assert pair.b.trace()[1:] == ANSWERS
-    assert pair.a.host.counts == {"rnr_naks_received": 1}
-    assert pair.b.host.counts == {"rnr_naks_sent": 1}
+    assert pair.a.host.counts == {"rnr_nak_retry_err": 1}
+    assert pair.b.host.counts == {"send_rnr_err": 1}
     _check_outcome(pair)

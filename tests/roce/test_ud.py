@@ -94,7 +94,7 @@ def test_a_wrong_q_key_is_dropped_and_counted() -> None:
     pair.b.post_receive(0, 64)
     send(pair, 4, qkey=QKEY + 1)
     assert pair.b.host.completions == []
-    assert [counter for counter, _ in pair.b.host.drops] == ["qkey_violations"]
+    assert [counter for counter, _ in pair.b.host.drops] == ["qkey_viol_cntr"]
 
 
 def test_a_datagram_without_receive_element_is_dropped_and_counted() -> None:
@@ -203,4 +203,4 @@ def test_another_partition_is_dropped_and_counted() -> None:
     pair = ud_pair()
     pair.b.post_receive(0, 64)
     pair.b.deliver(pair.a.frame(UdOpcode.SEND_ONLY, 0, pack_deth(QKEY, 3), b"", pkey=0x1234))
-    assert [counter for counter, _ in pair.b.host.drops] == ["pkey_violations"]
+    assert [counter for counter, _ in pair.b.host.drops] == ["bad_pkey_cntr"]

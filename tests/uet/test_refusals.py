@@ -243,7 +243,7 @@ def test_a_duplicate_is_answered_only_when_it_says_so() -> None:
     assert len(peer.answers()) == 1
     peer.write(START, flags=0x10)
     assert len(peer.answers()) == 2 and peer.answers()[-1].flags & 0x10
-    assert peer.right.nic.counts["duplicate_requests"] == 2
+    assert peer.right.nic.counts["duplicate_request"] == 2
 
 
 def test_a_probe_is_answered_and_acknowledges_nothing() -> None:
@@ -384,7 +384,7 @@ def test_silence_ends_it() -> None:
     net.scheduler.run(until=60_000 * MS)
     (completion,) = a.host.completions
     assert (completion.status, completion.cause) == (Status.RETRY_EXC_ERR, Cause.ACK_TIMEOUT)
-    assert a.nic.counts["ack_timeouts"] == 6
+    assert a.nic.counts["local_ack_timeout_err"] == 6
     assert not a.nic.fep.pdcs
 
 

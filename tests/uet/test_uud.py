@@ -130,7 +130,7 @@ def test_loss_is_nobody_s_business() -> None:
 @pytest.mark.parametrize(
     ("fields", "counter"),
     [
-        ({"qkey": 5}, "qkey_violations"),
+        ({"qkey": 5}, "qkey_viol_cntr"),
         ({"length": 61}, "rx_dropped"),
         ({"length": 60}, None),
         ({"qkey": 0x80000000}, None),

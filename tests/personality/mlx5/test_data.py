@@ -109,7 +109,7 @@ def test_a_send_waits_for_a_receive_that_rings_no_doorbell(pair: Pair) -> None:
     a.qp.post(WqeOpcode.SEND_IMM, data(a.memory, 3000, a.key), immediate=0xCAFE0001)
     pair.run(5 * MS)
     assert a.cq.poll() is None
-    assert b.machine.nic.counters.rnr_naks_sent
+    assert b.machine.nic.counters.send_rnr_err
     b.qp.receive((2000, b.key, b.memory), (2000, b.key, b.memory + 0x4000))
     pair.run()
     assert b.held(2000) + b.held(1000, 0x4000) == PAYLOAD[:3000]

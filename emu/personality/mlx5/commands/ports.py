@@ -193,11 +193,11 @@ def query_q_counter(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     device.objects.counter_sets.get(request["counter_set_id"], "counter_set_id")
     counters = device.nic.counters
     values = {
-        "out_of_buffer": counters.rnr_naks_sent,
+        "out_of_buffer": counters.send_rnr_err,
         "out_of_sequence": counters.out_of_sequence,
-        "duplicate_request": counters.duplicate_requests,
-        "packet_seq_err": counters.packet_seq_errors,
-        "local_ack_timeout_err": counters.ack_timeouts,
+        "duplicate_request": counters.duplicate_request,
+        "packet_seq_err": counters.packet_seq_err,
+        "local_ack_timeout_err": counters.local_ack_timeout_err,
     }
     return {name: value & 0xFFFFFFFF for name, value in values.items()}
 
