@@ -69,6 +69,7 @@ class CompletionQueue:
     """
 
     __slots__ = (
+        "_announced",
         "_held",
         "_notable",
         "_platform",
@@ -132,7 +133,7 @@ class CompletionQueue:
         """Doorbell page it is rung through, where that says who may wait for it."""
         self.waiting: dict[int, QueuePair] = {}
         """Queue pairs whose send queues stand still until an entry comes."""
-        self._notable = 0
+        self._notable = self._announced = 0
         self.moderation_count = self.moderation_period = 0
         self._held = 0
         self._timer: Timer | None = None
@@ -262,14 +263,16 @@ class CompletionQueue:
         self.consumer = index
         return True
 
-    def arm(self, index: int, kind: Arm) -> bool:
+    def arm(self, index: int, kind: Arm, *, again: bool = True) -> bool:
         """Ask for one event at the first completion (or solicited or failed one) beyond ``index``, which is
-        also
-        the consumer index. One that is there already raises it at once. False as :meth:`consume`.
+        also the consumer index. One that is there already raises it at once, unless the last event was raised
+        after it and ``again`` is False. False as :meth:`consume`.
         """
         if not self.consume(index):
             return False
         self.arm_state = kind
+        if not again and before(index, self._announced):
+            index = self._announced
         if self.producer != index and (kind is Arm.NEXT or before(index, self._notable)):
             self._notify()
         return True
@@ -301,6 +304,7 @@ class CompletionQueue:
     def _notify(self) -> None:
         self._cancel()
         self.arm_state = Arm.NONE
+        self._announced = self.producer
         if self.eq is not None:
             self.eq.post(None, self.number, f"completion on CQ {self.number}")
 

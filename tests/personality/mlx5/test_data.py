@@ -332,6 +332,31 @@ def test_arming_behind_completions_raises_the_event_at_once(pair: Pair) -> None:
     assert a.machine.interrupts.fired == [1]
 
 
+def test_a_completion_raises_no_second_event_when_its_reader_arms_before_reading(pair: Pair) -> None:
+    a, b = pair.a, pair.b
+
+    def events() -> int:
+        return sum(a.machine.load(a.eq_ring + at * 64, 64)[63] == 0 for at in range(4))
+
+    a.cq.arm(a.uar)
+    for done in (1, 2, 3):
+        a.qp.post(WqeOpcode.RDMA_WRITE, remote(b.memory, b.key), inline(b"x"))
+        pair.run()
+        assert events() == done
+        a.cq.arm(a.uar)
+        assert events() == done
+        assert a.cq.poll() is not None
+    # One that came while nothing was armed does.
+    a.qp.post(WqeOpcode.RDMA_WRITE, remote(b.memory, b.key), inline(b"x"))
+    a.qp.post(WqeOpcode.RDMA_WRITE, remote(b.memory, b.key), inline(b"x"))
+    pair.run()
+    assert events() == 4
+    a.machine.store(a.eq_ring, (bytes(63) + b"\1") * 4)
+    a.cq.arm(a.uar)
+    pair.run()
+    assert a.machine.load(a.eq_ring + 4 * 64, 64)[63] == 0
+
+
 def test_moderation_holds_events_back(pair: Pair) -> None:
     a, b = pair.a, pair.b
     a.machine.do(

@@ -10,9 +10,10 @@ import pytest
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.codes import CommandStatus, WqeOpcode
 from tests.personality.mlx5.machine import data, inline
-from tests.personality.mlx5.test_data import MS, Pair, connected
+from tests.personality.mlx5.test_data import Pair, connected
 
 PAGE = 4096
+MS = 1_000_000
 LINKED, CYCLIC = 0, 1
 RECORD, RING = 64, PAGE
 SLOT, SLOTS = 64, 8
@@ -47,7 +48,7 @@ def test_slots_are_taken_as_the_kind_says(kind: int, order: tuple[int, ...]) -> 
     pair = Pair()
     b = pair.b
     memory, number = umem(pair)
-    pool = b.machine.do(Op.CREATE_RMP, **pool_fields(pair, number, kind))["rmpn"]
+    pool = b.machine.do(Op.CREATE_RMP, 0, b"", **pool_fields(pair, number, kind))["rmpn"]
     for slot, following in ((0, 2), (2, 1), (1, 0)):
         where = memory + RING + slot * SLOT
         segments = data(b.memory + slot * SLOT, SLOT, b.key) + data(0, 0, 0x100)
@@ -78,5 +79,5 @@ def test_a_pool_must_lie_in_its_memory_and_be_of_a_kind_there_is(changed: dict[s
     _, number = umem(pair)
     reply = pair.b.machine.command(Op.CREATE_RMP, 0, b"", **pool_fields(pair, number, CYCLIC, **changed))
     assert reply.status in (CommandStatus.BAD_PARAM, CommandStatus.BAD_RESOURCE)
-    pool = pair.b.machine.do(Op.CREATE_RMP, **pool_fields(pair, number, CYCLIC))["rmpn"]
+    pool = pair.b.machine.do(Op.CREATE_RMP, 0, b"", **pool_fields(pair, number, CYCLIC))["rmpn"]
     pair.b.machine.do(Op.DESTROY_RMP, rmpn=pool)
