@@ -56,6 +56,10 @@ class Counters:
     rp_cnp_ignored: int = 0
     pdcs_opened: int = 0
     unknown_pdc: int = 0
+    tss_unsecured: int = 0
+    tss_unknown_domain: int = 0
+    tss_replays: int = 0
+    tss_auth_failures: int = 0
     nacks_sent: int = 0
     nacks_received: int = 0
     check_violations: int = 0

@@ -26,6 +26,7 @@ from emu.uet.parameters import Parameters
 from emu.uet.path import PeerPath
 from emu.uet.pdc import Pdc, Role
 from emu.uet.rudi import Rudi
+from emu.uet.tss import SecuredHost, Tss
 from emu.uet.verdicts import refusal
 from emu.wire.uet_names import (
     ControlFlag,
@@ -74,8 +75,10 @@ class Fep:
     """
 
     def __init__(self, host: EndpointHost, parameters: Parameters | None = None, seed: int = 0) -> None:
-        self.host = host
         self.parameters = parameters or Parameters()
+        security = self.parameters.security
+        self._tss = None if security is None else Tss(security, self.parameters.wire)
+        self.host: EndpointHost = host if self._tss is None else SecuredHost(host, self._tss)
         self.seed = seed
         wire = self.parameters.wire
         self._trimmed = (wire.dscp_trimmed, wire.dscp_trimmed_last_hop)
@@ -129,10 +132,17 @@ class Fep:
         self._engines.clear()
         self._datagrams.clear()
         self._ready.clear()
+        if self._tss is not None:
+            self._tss.restart()
         self._forget()
 
     def receive(self, frame: bytes, now: int) -> Drop | None:
         """Take a frame from the port; a :class:`Drop` says why it changed nothing."""
+        if self._tss is not None:
+            opened = self._tss.open(frame)
+            if isinstance(opened, Drop):
+                return opened
+            frame = opened
         packet = self._parser.parse(frame)
         if isinstance(packet, Drop):
             return packet

@@ -230,8 +230,10 @@ class Parser:
             return Drop("wrong CRC", "rx_icrc_encapsulated")
         kind = frame[at] >> 3
         needed = PDS_SIZES.get(kind)
+        if kind == PdsType.TSS:
+            return Drop("a secured packet, and this NIC has no secret", "tss_unknown_domain")
         if needed is None:
-            return Drop(f"packet type {kind} is reserved or secured")
+            return Drop(f"packet type {kind} is reserved")
         if end < at + needed:
             return Drop(f"{end - at} bytes are no {PdsType(kind).name} header")
         return UetPacket(frame, head, ev, size, at, end, kind)

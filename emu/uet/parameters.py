@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from emu.clock import MS, NS_PER_S
+from emu.uet.tss_keys import SecureDomain
 from emu.wire import uet_profile
 
 __all__ = ["NsccConfig", "Parameters"]
@@ -61,7 +62,10 @@ class Parameters:
     target that asked for a close waits ``close_ns``; late SYN packets of a closed PDC are recognized for
     ``syn_safety_ns``.
 
-    ``paths`` is the number of entropy values packets are sprayed over.
+    ``paths`` is the number of entropy values packets are sprayed over. ``security`` is the domain whose key
+    protects all packets, None for none; its ICV takes the place of a CRC.
+
+    :raises ValueError: both a domain and a CRC
     """
 
     wire: uet_profile.Profile = uet_profile.DEFAULT
@@ -99,3 +103,8 @@ class Parameters:
 
     paths: int = 8
     nscc: NsccConfig = field(default_factory=NsccConfig)
+    security: SecureDomain | None = None
+
+    def __post_init__(self) -> None:
+        if self.security is not None and self.wire.trailer is uet_profile.Trailer.CRC:
+            raise ValueError("secured packets end with an ICV in place of a CRC: choose one of the two")

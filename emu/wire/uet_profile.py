@@ -42,9 +42,9 @@ class Profile:
     ``udp_checksum_ipv6``
         Compute the UDP checksum over IPv6 too. Off, both ends agree on 0, which a switch that trims keeps
         right; IPv4 always sends 0.
-    ``dscp_data``, ``dscp_trimmed``, ``dscp_trimmed_last_hop``, ``dscp_control``
+    ``dscp_data``, ``dscp_no_trim``, ``dscp_trimmed``, ``dscp_trimmed_last_hop``, ``dscp_control``
         DSCP values of the traffic classes; the specification names the classes only. ACKs, NACKs and control
-        packets are control.
+        packets are control; secured data is the second.
     ``default_return_code``
         Return code of a response that the delivery layer makes by itself: NULL or, in one source, OK.
     ``deferred_return_code``
@@ -53,6 +53,8 @@ class Profile:
         MP_RANGE to announce, in units of 128 PSNs, and what an announced 0 is taken for.
     ``trim_size``
         IP payload bytes that a switch keeps of a trimmed packet: a UDP header and 16 bytes of UET.
+    ``tss_crypt_offset``
+        Bytes behind the security header that stay readable, though authenticated.
     """
 
     over_udp: bool = True
@@ -62,6 +64,7 @@ class Profile:
     crc_covers_addresses: bool = True
     udp_checksum_ipv6: bool = False
     dscp_data: int = 0
+    dscp_no_trim: int = 8
     dscp_trimmed: int = 16
     dscp_trimmed_last_hop: int = 18
     dscp_control: int = 46
@@ -70,6 +73,7 @@ class Profile:
     mpr: int = 8
     mpr_zero_means: int = 1
     trim_size: int = 24
+    tss_crypt_offset: int = 0
 
 
 DEFAULT = Profile()
