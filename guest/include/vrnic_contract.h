@@ -29,6 +29,8 @@
 #define VRNIC_REGISTER_SIZE			0x10000
 #define VRNIC_DOORBELL_BAR			2
 #define VRNIC_DOORBELL_PAGE_SIZE		0x1000
+#define VRNIC_DOORBELL_BLOCK_BASE		0x400
+#define VRNIC_DOORBELL_BLOCK_SIZE		64
 #define VRNIC_MSIX_BAR				4
 #define VGPU_REGISTER_BAR			0
 #define VGPU_REGISTER_SIZE			0x1000
@@ -50,6 +52,7 @@
 #define VRNIC_REG_PORT_STATE			0x040
 #define VRNIC_REG_PORT_MTU			0x044
 #define VRNIC_REG_PORT_SPEED			0x048
+#define VRNIC_REG_DOORBELL_MODE			0x04c
 #define VRNIC_REG_MAC_LOW			0x050
 #define VRNIC_REG_MAC_HIGH			0x054
 #define VRNIC_REG_CONTROL			0x080
@@ -445,6 +448,8 @@ enum vrnic_transport {
 	VRNIC_TRANSPORT_UET_UUD = 11,
 	/* No wire: elements work on the NIC itself. */
 	VRNIC_TRANSPORT_LOCAL = 16,
+	/* Reliable connection to the shared receive queues of a domain. */
+	VRNIC_TRANSPORT_ROCE_XRC = 17,
 };
 
 /* QP states (enum ibv_qp_state). */
@@ -1027,6 +1032,31 @@ static_assert(offsetof(struct vrnic_cmd_create_qp, rq_address) == 40, "rq_addres
 static_assert(offsetof(struct vrnic_cmd_create_qp, dbr_address) == 48, "dbr_address");
 static_assert(offsetof(struct vrnic_cmd_create_qp, flags) == 56, "flags");
 static_assert(offsetof(struct vrnic_cmd_create_qp, start_index) == 60, "start_index");
+
+/**
+ * struct vrnic_reply_create_qp - CREATE_QP reply, 64 bytes
+ * @status: commit word: enum vrnic_admin_status
+ * @refused: commit word: byte offset in the command of the field that was refused, else 0
+ * @sequence: commit word: running index of the command plus 1
+ * @object: queue pair number
+ * @doorbell: byte offset of its block in the doorbell page; 0: it has none, use the page's
+ *    start
+ * @reserved: 0
+ */
+struct vrnic_reply_create_qp {
+	__le16 status;
+	__le16 refused;
+	__le32 sequence;
+	__le32 object;
+	__le32 doorbell;
+	__le32 reserved[12];
+};
+
+static_assert(sizeof(struct vrnic_reply_create_qp) == 64, "vrnic_reply_create_qp");
+static_assert(offsetof(struct vrnic_reply_create_qp, refused) == 2, "refused");
+static_assert(offsetof(struct vrnic_reply_create_qp, sequence) == 4, "sequence");
+static_assert(offsetof(struct vrnic_reply_create_qp, object) == 8, "object");
+static_assert(offsetof(struct vrnic_reply_create_qp, doorbell) == 12, "doorbell");
 
 /**
  * struct vrnic_cmd_modify_qp - MODIFY_QP command, 64 bytes

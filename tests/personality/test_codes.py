@@ -36,7 +36,8 @@ def numbers(kind: type[enum.IntEnum]) -> dict[str, int]:
     ids=lambda kind: kind.__name__,
 )
 def test_numbers_agree(core: type[enum.IntEnum], contract: type[enum.IntEnum]) -> None:
-    assert numbers(core) == numbers(contract)
+    # The core may know more, for other personalities.
+    assert numbers(contract).items() <= numbers(core).items()
 
 
 def test_every_async_event_has_an_event_type() -> None:

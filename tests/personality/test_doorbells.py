@@ -224,7 +224,7 @@ def test_swapped_halves_are_recognised(driver: Driver, make_qp: MakeQp) -> None:
         (DoorbellOffset.CQ_ARM, DOORBELL_VALID | 2 << 56),
         (DoorbellOffset.CQ_CONSUMER, DOORBELL_VALID | 3 << 56),
         (0x18, DOORBELL_VALID),
-        (0x400, DOORBELL_VALID),
+        (0x418, DOORBELL_VALID),
         (0xFF8, DOORBELL_VALID),
     ],
 )

@@ -53,6 +53,7 @@ EXPECTED = {
     "PORT_STATE": 4,
     "PORT_MTU": 4096,
     "PORT_SPEED": 100_000,
+    "DOORBELL_MODE": 0,
     "MAC_LOW": 0x00727602,
     "MAC_HIGH": 0x0100,
     "CONTROL": 0,

@@ -24,6 +24,7 @@ from emu.nic.record import DbrPolicy
 from emu.nic.ring import RingMemory
 from emu.nic.work import Access, AddressHandle, ModifyMask, QpAttributes, QpState, Transport
 from emu.pcie.bus import BusError
+from emu.personality.vrnic.blocks import DoorbellBlocks
 from emu.personality.vrnic.codec import Fields
 from emu.personality.vrnic.contract.codes import AdminOpcode, MrFlags, QpFlags
 from emu.personality.vrnic.contract.commands import NO_EQ, NO_RECEIVE_RING
@@ -54,8 +55,9 @@ DEFAULT_HOP_LIMIT = 64
 class Commands:
     """Carries out admin commands on one NIC."""
 
-    def __init__(self, nic: Nic) -> None:
+    def __init__(self, nic: Nic, blocks: DoorbellBlocks) -> None:
         self._nic = nic
+        self._blocks = blocks
         self._handlers: dict[AdminOpcode, Callable[[Fields], Values]] = {
             AdminOpcode.NOP: self._nop,
             AdminOpcode.ALLOC_CTX: self._alloc_ctx,
@@ -183,6 +185,10 @@ class Commands:
         nic.check_log_size("sq_log_size", send_log, 1)
         if has_receive:
             nic.check_log_size("rq_log_size", receive_log, 0)
+        if self._blocks.mapped and not self._blocks.free(context.number):
+            raise NicError(
+                ErrorKind.NO_RESOURCE, f"page {context.number} has no doorbell block left; open another one"
+            )
         region = nic.keys.get(command["ring_key"], "ring_key")
 
         def ring(field: str, size: int, align: int) -> RingMemory:
@@ -209,7 +215,7 @@ class Commands:
                 signal_all=bool(flags & QpFlags.SIGNAL_ALL),
             )
         )
-        return {"object": qp.number}
+        return {"object": qp.number, "doorbell": self._blocks.take(qp)}
 
     def _modify_qp(self, command: Fields) -> Values:
         nic = self._nic

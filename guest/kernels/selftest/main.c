@@ -51,6 +51,7 @@ static const struct {
 	{ "calls", test_calls },
 	{ "memory", test_memory },
 	{ "isolation", test_isolation },
+	{ "processes", test_processes },
 	{ "gpu", test_gpu },
 	{ "events", test_events },
 	{ "death", test_death },

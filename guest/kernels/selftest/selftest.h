@@ -44,6 +44,7 @@ void fixture_fill_bad(struct fixture *fixture);
 void test_calls(void);
 void test_memory(void);
 void test_isolation(void);
+void test_processes(void);
 void test_gpu(void);
 void test_events(void);
 void test_death(void);

@@ -108,6 +108,15 @@ CreateQp = Struct(
     "start_index" / Int32ul * "first running index of both rings",
 )
 
+CreateQpReply = Struct(
+    *REPLY_HEADER,
+    "object" / Int32ul * "queue pair number",
+    "doorbell"
+    / Int32ul
+    * "byte offset of its block in the doorbell page; 0: it has none, use the page's start",
+    "reserved" / Array(12, Int32ul),
+)
+
 ModifyQp = Struct(
     *HEADER,
     "qpn" / Int32ul * "queue pair",
@@ -223,7 +232,7 @@ COMMANDS = {
     AdminOpcode.DESTROY_EQ: (ObjectCommand, Reply),
     AdminOpcode.CREATE_CQ: (CreateCq, ObjectReply),
     AdminOpcode.DESTROY_CQ: (ObjectCommand, Reply),
-    AdminOpcode.CREATE_QP: (CreateQp, ObjectReply),
+    AdminOpcode.CREATE_QP: (CreateQp, CreateQpReply),
     AdminOpcode.MODIFY_QP: (ModifyQp, Reply),
     AdminOpcode.QUERY_QP: (ObjectCommand, QueryQpReply),
     AdminOpcode.DESTROY_QP: (ObjectCommand, Reply),

@@ -26,6 +26,11 @@ DOORBELL_PAGE_SIZE = 4096
 DOORBELL_PAGES = 256
 """Doorbell BAR is DOORBELL_PAGES * DOORBELL_PAGE_SIZE; page 0 is never handed out."""
 
+DOORBELL_BLOCK_BASE = 0x400
+DOORBELL_BLOCK_SIZE = 64
+"""From DOORBELL_BLOCK_BASE on a doorbell page holds blocks, each of one queue pair, with the same registers
+as the start of the page."""
+
 GPU_REGISTER_BAR = 0
 GPU_REGISTER_SIZE = 4096
 GPU_VRAM_BAR = 2

@@ -97,6 +97,14 @@ NIC_REGISTERS: tuple[Register, ...] = (
     Register("PORT_STATE", 0x040, 4, RO, "1 down, 4 active (numbers of enum ibv_port_state)"),
     Register("PORT_MTU", 0x044, 4, RO, "largest path MTU in payload bytes"),
     Register("PORT_SPEED", 0x048, 4, RO, "link speed in Mb/s, as modelled"),
+    Register(
+        "DOORBELL_MODE",
+        0x04C,
+        4,
+        RO,
+        "0: every doorbell store is seen, in order; 1: doorbell pages are memory, of each 64-bit word of a "
+        "queue pair's block the last value is seen some time later, and the start of a page is not looked at",
+    ),
     Register("MAC_LOW", 0x050, 4, RO, "bytes 0..3 of the MAC address, byte 0 in bits 7:0"),
     Register("MAC_HIGH", 0x054, 4, RO, "bytes 4..5 of the MAC address in bits 15:0"),
     Register("CONTROL", 0x080, 4, RW, "RESET, ENABLE"),

@@ -80,6 +80,11 @@ def render_document() -> str:
         "## Doorbells (BAR2)",
         f"Page *p*, at {identity.DOORBELL_PAGE_SIZE:#x} *p*, belongs to context *p*. Offsets in a page:",
         _numbers(descriptors.DoorbellOffset),
+        f"From {identity.DOORBELL_BLOCK_BASE:#x} on come blocks of {identity.DOORBELL_BLOCK_SIZE} bytes with "
+        "the same registers. Each belongs to one queue pair: CREATE_QP's reply says which; its CQs may be "
+        "rung there as well. Where DOORBELL_MODE is 1 a page is memory and the device looks at the blocks "
+        "from time to time: it sees the last value of each word, in no order between words. Indices are "
+        "cumulative, so that is enough; to arm a CQ again takes a new value.",
         DOORBELL_MAP,
         prose.DOORBELL_RULES,
         _numbers(descriptors.DoorbellType),

@@ -130,6 +130,8 @@ def render_header() -> str:
                 ("VRNIC_REGISTER_SIZE", f"{identity.NIC_REGISTER_SIZE:#x}"),
                 ("VRNIC_DOORBELL_BAR", f"{identity.NIC_DOORBELL_BAR}"),
                 ("VRNIC_DOORBELL_PAGE_SIZE", f"{identity.DOORBELL_PAGE_SIZE:#x}"),
+                ("VRNIC_DOORBELL_BLOCK_BASE", f"{identity.DOORBELL_BLOCK_BASE:#x}"),
+                ("VRNIC_DOORBELL_BLOCK_SIZE", f"{identity.DOORBELL_BLOCK_SIZE}"),
                 ("VRNIC_MSIX_BAR", f"{identity.NIC_MSIX_BAR}"),
                 ("VGPU_REGISTER_BAR", f"{identity.GPU_REGISTER_BAR}"),
                 ("VGPU_REGISTER_SIZE", f"{identity.GPU_REGISTER_SIZE:#x}"),

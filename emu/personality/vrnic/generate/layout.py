@@ -98,6 +98,7 @@ STRUCTS: tuple[StructEntry, ...] = (
     StructEntry(commands.CreateEq, "vrnic_cmd_create_eq", "CREATE_EQ command"),
     StructEntry(commands.CreateCq, "vrnic_cmd_create_cq", "CREATE_CQ command"),
     StructEntry(commands.CreateQp, "vrnic_cmd_create_qp", "CREATE_QP command"),
+    StructEntry(commands.CreateQpReply, "vrnic_reply_create_qp", "CREATE_QP reply"),
     StructEntry(commands.ModifyQp, "vrnic_cmd_modify_qp", "MODIFY_QP command"),
     StructEntry(commands.QueryQpReply, "vrnic_reply_query_qp", "QUERY_QP reply"),
     StructEntry(commands.GidCommand, "vrnic_cmd_gid", "QUERY_GID and SET_GID command"),
