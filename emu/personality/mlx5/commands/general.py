@@ -20,6 +20,9 @@ ISSI = 1
 BOARD = b"vrnic-mlx5-vf"
 BOARD_AT = 0xF0
 """Byte of the board's name in the adapter's parameter block."""
+VENDOR = bytes.fromhex("0002c9")
+"""IEEE number programs look for before they use this interface. The board's name says whose emulation it is."""
+VENDOR_AT = 0x19
 BLOCK_BYTES = 256
 
 
@@ -54,8 +57,9 @@ def set_issi(device: Mlx5Device, request: Request) -> None:
 
 
 def query_adapter(device: Mlx5Device, request: Request) -> Mapping[str, int]:
-    """The board's name."""
+    """The interface's vendor and the board's name."""
     block = bytearray(BLOCK_BYTES)
+    block[VENDOR_AT : VENDOR_AT + len(VENDOR)] = VENDOR
     block[BOARD_AT : BOARD_AT + len(BOARD)] = BOARD
     return {"query_adapter_struct": int.from_bytes(block, "big")}
 
