@@ -160,6 +160,7 @@ class Switch:
         jitter_ns: int = 0,
         queue_frames: int = QUEUE_FRAMES,
         queueing: Queueing = UNLIMITED,
+        pause: bool = True,
     ) -> LinkEnd:
         """Add a port with a link of its own and return the link's near end.
 
@@ -167,6 +168,7 @@ class Switch:
 
         :param name: the device at the near end ("node0.nic0"); drops are reported under it.
         :param queueing: the link's speed, in both directions, and what happens before it at the switch.
+        :param pause: without a speed: hold all senders back while many frames wait, rather than drop.
         :raises ValueError: the name is taken, or an impairment is out of range.
         """
         self._check_free(name)
@@ -190,7 +192,7 @@ class Switch:
             far_name=self.name,
             queue_frames=queue_frames,
         )
-        crowd = min(CROWD_FRAMES, max(1, queue_frames // 4))
+        crowd = min(CROWD_FRAMES, max(1, queue_frames // 4)) if pause else None
         egress = self._egress(name, queueing, link.far, seed=seed)
         self._ports[name] = SwitchPort(self, link, link.far, crowd=crowd, egress=egress)
         return link.near

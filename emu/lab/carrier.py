@@ -5,13 +5,15 @@ transport.
 
 from __future__ import annotations
 
+from emu.lab.topology import Lab, NicFunction
 from emu.nic.endpoint import Endpoint, EndpointHost
 from emu.nic.engine import Engine, EngineHost
 from emu.nic.work import Transport
 from emu.roce import create_engine
-from emu.uet import Fep
+from emu.uet import Fep, NsccConfig, Parameters
+from emu.uet.tss_keys import SecureDomain
 
-__all__ = ["Carrier"]
+__all__ = ["Carrier", "uet_parameters"]
 
 _RELIABLE: dict[str, Transport] = {
     "roce": Transport.ROCE_RC,
@@ -20,21 +22,32 @@ _RELIABLE: dict[str, Transport] = {
 }
 
 
+def uet_parameters(lab: Lab, nic: NicFunction) -> Parameters:
+    """How a NIC of a lab speaks UET: congestion control for the slowest link, and security with a secret."""
+    speeds = [other.queueing.rate for other in lab.nics if other.queueing.rate]
+    trimming = lab.trim_kib is not None
+    nscc = NsccConfig(bytes_per_second=min(speeds), trimming=trimming) if speeds else NsccConfig()
+    security = SecureDomain((nic.secret,)) if nic.secret else None
+    return Parameters(nscc=nscc, security=security)
+
+
 class Carrier:
     """Makes the endpoint of one NIC, and engines for its queue pairs.
 
     :param carry: one of :data:`emu.lab.topology.CARRIES`; other services than reliable connections stay
     :param seed: of the endpoint's random choices
+    :param parameters: how the endpoint speaks UET
     """
 
-    def __init__(self, carry: str, seed: int) -> None:
+    def __init__(self, carry: str, seed: int, parameters: Parameters | None = None) -> None:
         self._reliable = _RELIABLE[carry]
         self._seed = seed
+        self._parameters = parameters or Parameters()
         self._endpoint: Endpoint | None = None
 
     def create_endpoint(self, host: EndpointHost) -> Endpoint:
         """The NIC's endpoint, as :data:`emu.nic.endpoint.EndpointFactory`."""
-        self._endpoint = Fep(host, seed=self._seed)
+        self._endpoint = Fep(host, self._parameters, self._seed)
         return self._endpoint
 
     def create_engine(self, transport: Transport, host: EngineHost) -> Engine:

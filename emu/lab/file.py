@@ -12,6 +12,8 @@
     llr = true                # links repeat what they lost
     symbol_errors = 1e-6      # per code word, corrected and counted
     delay_us = 5
+    speed_mbps = 200          # of links; then queues: queue_kib, ecn_min_kib, ecn_max_kib, trim_kib, pause
+    secret_file = "lab.key"   # or secret = "...": 64 hexadecimal digits that protect UET packets
     seed = 7
 
     [[node]]
@@ -38,11 +40,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from emu.lab.failure import LabFailure
+from emu.lab.speed import DEFAULT_QUEUE_KIB, parse_secret
 from emu.lab.topology import DEFAULT_MEMORY, DEFAULT_VRAM, Gpu, Lab, LabError, Nic, Node, parse_size
 
 __all__ = ["LabFileError", "format_lab", "load_lab", "parse_lab"]
 
 _SIZE_MAX = 1 << 20
+_SECRET_MAX = 4096
 
 _Keys = dict[str, tuple[type, ...]]
 _NUMBER = (int, float)
@@ -57,6 +61,14 @@ _TOP: _Keys = {
     "llr": (bool,),
     "symbol_errors": _NUMBER,
     "delay_us": _NUMBER,
+    "speed_mbps": _NUMBER,
+    "queue_kib": (int,),
+    "ecn_min_kib": (int,),
+    "ecn_max_kib": (int,),
+    "trim_kib": (int,),
+    "pause": (bool,),
+    "secret": (str,),
+    "secret_file": (str,),
     "seed": (int,),
     "node": (list,),
 }
@@ -79,6 +91,9 @@ _NIC: _Keys = {
     "symbol_errors": _NUMBER,
     "delay_us": _NUMBER,
     "doorbells": (str,),
+    "speed_mbps": _NUMBER,
+    "secret": (str,),
+    "secret_file": (str,),
 }
 _GPU: _Keys = {"vram": (str, int)}
 _TYPE_NAMES = {
@@ -130,7 +145,7 @@ def parse_lab(text: str, name: str = "lab.toml") -> Lab:
     except RecursionError as error:
         raise LabFileError(f"{name}:1: nested too deeply") from error
     try:
-        return _lab(document)
+        return _lab(document, Path(name).parent)
     except LabError as error:
         line = _Lines(text).find(error.where)
         subject = _subject(document, error.where)
@@ -150,8 +165,15 @@ def format_lab(lab: Lab) -> str:
         f"llr = {str(lab.llr).lower()}",
         f"symbol_errors = {lab.symbol_errors}",
         f"delay_us = {lab.delay_us}",
+        f"speed_mbps = {lab.speed_mbps}",
+        f"queue_kib = {lab.queue_kib}",
+        f"secret = {_quote(lab.secret)}",
         f"seed = {lab.seed}",
     ]
+    for name in ("ecn_min_kib", "ecn_max_kib", "trim_kib", "pause"):
+        value = getattr(lab, name)
+        if value is not None:
+            lines.append(f"{name} = {str(value).lower()}")
     for node in lab.nodes:
         lines += [
             "",
@@ -175,6 +197,8 @@ def format_lab(lab: Lab) -> str:
                 f"symbol_errors = {nic.symbol_errors}",
                 f"delay_us = {nic.delay_ns / 1000}",
                 f"doorbells = {_quote(nic.doorbells)}",
+                f"speed_mbps = {nic.queueing.rate / 125_000}",
+                f"secret = {_quote(nic.secret.hex())}",
             ]
         for gpu in (gpu for gpu in lab.gpus if gpu.node == node.name):
             lines += ["", "[[node.gpu]]", f"vram = {gpu.vram}"]
@@ -208,9 +232,11 @@ def _subject(document: Mapping[str, object], where: _Path) -> str:
     return subject + ": "
 
 
-def _lab(document: Mapping[str, object]) -> Lab:
+def _lab(document: Mapping[str, object], folder: Path) -> Lab:
     _check_keys(document, _TOP, ())
-    nodes = tuple(_node(table, ("node", index)) for index, table in enumerate(_tables(document, "node", ())))
+    nodes = tuple(
+        _node(table, ("node", index), folder) for index, table in enumerate(_tables(document, "node", ()))
+    )
     return Lab(
         nodes=nodes,
         name=_get(document, "name", "lab"),
@@ -223,11 +249,41 @@ def _lab(document: Mapping[str, object]) -> Lab:
         llr=_get(document, "llr", False),
         symbol_errors=_get(document, "symbol_errors", 0.0),
         delay_us=_get(document, "delay_us", 0.0),
+        speed_mbps=_get(document, "speed_mbps", 0.0),
+        queue_kib=_get(document, "queue_kib", DEFAULT_QUEUE_KIB),
+        ecn_min_kib=_get(document, "ecn_min_kib", None),
+        ecn_max_kib=_get(document, "ecn_max_kib", None),
+        trim_kib=_get(document, "trim_kib", None),
+        pause=_get(document, "pause", None),
+        secret=_secret(document, folder, ()) or "",
         seed=_get(document, "seed", 1),
     )
 
 
-def _node(table: Mapping[str, object], where: _Path) -> Node:
+def _secret(table: Mapping[str, object], folder: Path, where: _Path) -> str | None:
+    """The secret of a lab or NIC: in place, or in the file it names, relative to the lab's."""
+    name: str | None = _get(table, "secret_file", None)
+    if name is None:
+        return _get(table, "secret", None)
+    place = (*where, "secret_file")
+    if "secret" in table:
+        raise LabError("'secret' and 'secret_file' at once; keep one", place)
+    try:
+        with (folder / Path(name).expanduser()).open("rb") as file:
+            text = file.read(_SECRET_MAX).decode("ascii").strip()
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise LabError(f"secret_file {name!r}: {reason}", place) from error
+    except UnicodeDecodeError as error:
+        raise LabError(f"secret_file {name!r} does not hold hexadecimal digits", place) from error
+    try:
+        parse_secret(text)
+    except ValueError as error:
+        raise LabError(f"secret_file {name!r}: {error}", place) from error
+    return text
+
+
+def _node(table: Mapping[str, object], where: _Path, folder: Path) -> Node:
     _check_keys(table, _NODE, where)
     if "name" not in table:
         raise LabError("a node needs a name", where)
@@ -246,6 +302,8 @@ def _node(table: Mapping[str, object], where: _Path) -> Node:
                 delay_us=_get(nic, "delay_us", None),
                 device=_get(nic, "device", "vrnic"),
                 doorbells=_get(nic, "doorbells", "trapped"),
+                speed_mbps=_get(nic, "speed_mbps", None),
+                secret=_secret(nic, folder, (*where, "nic", index)),
             )
         )
     gpus: list[Gpu] = []

@@ -20,7 +20,7 @@ from emu.events import Event, EventBus, Kind
 from emu.fabric.dgram import DatagramDevice
 from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
-from emu.lab.carrier import Carrier
+from emu.lab.carrier import Carrier, uet_parameters
 from emu.lab.devices import NicDevice, builder_of
 from emu.lab.links import Links
 from emu.lab.runner import network_paths, socket_path
@@ -105,6 +105,8 @@ class LabServer:
                 symbol_errors=nic.symbol_errors,
                 seed=nic.seed,
                 delay_ns=nic.delay_ns,
+                queueing=nic.queueing,
+                pause=self.lab.pause is not False,
             )
             if nic.device == "virtio":
                 self.directory.mkdir(parents=True, exist_ok=True)
@@ -118,7 +120,8 @@ class LabServer:
                 chaos = NicChaos(profile, nic.seed, nic.name, self.loop, self.events)
                 interference, self.chaos[nic.name] = chaos, chaos
             # A `vrnic` queue pair names its transport itself.
-            carrier = Carrier("roce" if nic.device == "vrnic" else self.lab.carry, nic.seed)
+            carry = "roce" if nic.device == "vrnic" else self.lab.carry
+            carrier = Carrier(carry, nic.seed, uet_parameters(self.lab, nic))
             device = builder_of(nic)(
                 nic.name,
                 hierarchies[nic.node],

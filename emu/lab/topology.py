@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 from emu.chaos import find_profile
 from emu.control.locate import LAB_NAME, LAB_NAME_RULE
+from emu.fabric.egress import UNLIMITED, Queueing
+from emu.lab.speed import DEFAULT_QUEUE_KIB, parse_secret, queueing
 
 __all__ = [
     "CARRIES",
@@ -119,8 +121,8 @@ class Nic:
     """One NIC. ``None`` takes the lab's default. What a lab says of its links (``loss`` and so on) is here of
     its own link, in both directions.
 
-    ``device`` is one of :data:`DEVICES`. ``doorbells`` of a vrnic are "trapped" (each store is seen, in order)
-    or "mapped" (pages of memory that the NIC looks at).
+    ``device`` is one of :data:`DEVICES`. ``doorbells`` of a vrnic are "trapped" (each store is seen, in
+    order) or "mapped" (pages of memory that the NIC looks at). ``secret`` "" is none.
     """
 
     mac: str | None = None
@@ -133,6 +135,8 @@ class Nic:
     llr: bool | None = None
     symbol_errors: float | None = None
     doorbells: str = "trapped"
+    speed_mbps: float | None = None
+    secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class NicFunction:
-    """A NIC with everything decided. ``name`` is "node.nicN", ``number`` its place in the lab from 1."""
+    """A NIC with everything decided. ``name`` is "node.nicN", ``number`` its place in the lab from 1.
+
+    ``queueing`` has the speed of its link and what happens before it, ``secret`` 32 bytes or none.
+    """
 
     name: str
     node: str
@@ -181,6 +188,8 @@ class NicFunction:
     llr: bool = False
     symbol_errors: float = 0.0
     doorbells: str = "trapped"
+    queueing: Queueing = UNLIMITED
+    secret: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +213,12 @@ class Lab:
     of `vrnic` NICs uses, ``carry`` what the reliable connections of mlx5-compatible ones are on the wire.
     ``chaos`` names the profile of :mod:`emu.chaos` that NICs are under, "" for none.
 
+    ``speed_mbps`` is the speed of a link in Mb/s, both ways (0: no limit). Before a link with a speed the
+    switch has a queue of ``queue_kib`` KiB and drops what does not fit; from ``ecn_min_kib`` on it sets ECN
+    marks, which are certain from ``ecn_max_kib`` on, and above ``trim_kib`` it trims UET data. ``pause`` says
+    whether it rather holds senders back than lets a queue fill; None: only where links have no speed.
+    ``secret`` (64 hexadecimal digits) protects all UET packets.
+
     :raises LabError: from the constructor, for anything that contradicts these rules.
     """
 
@@ -219,6 +234,13 @@ class Lab:
     symbol_errors: float = 0.0
     carry: str = "roce"
     chaos: str = ""
+    speed_mbps: float = 0.0
+    queue_kib: int = DEFAULT_QUEUE_KIB
+    ecn_min_kib: int | None = None
+    ecn_max_kib: int | None = None
+    trim_kib: int | None = None
+    pause: bool | None = None
+    secret: str = field(default="", repr=False)
     nics: tuple[NicFunction, ...] = field(init=False, repr=False, compare=False)
     gpus: tuple[GpuFunction, ...] = field(init=False, repr=False, compare=False)
 
@@ -237,6 +259,8 @@ class Lab:
         for name in _PROBABILITIES:
             _check_probability(name, getattr(self, name), (name,))
         _check_delay(self.delay_us, ("delay_us",))
+        self._queueing(self.speed_mbps, ())
+        self._secret(self.secret, ("secret",))
         if not 0 <= self.seed < 1 << 32:
             raise LabError(f"seed {self.seed} is not in 0..2^32-1", ("seed",))
         if not LAB_NAME.fullmatch(self.name):
@@ -313,9 +337,38 @@ class Lab:
                         llr=self.llr if nic.llr is None else nic.llr,
                         symbol_errors=self.symbol_errors if nic.symbol_errors is None else nic.symbol_errors,
                         doorbells=nic.doorbells,
+                        queueing=self._queueing(
+                            self.speed_mbps if nic.speed_mbps is None else nic.speed_mbps,
+                            (*where, "speed_mbps"),
+                        ),
+                        secret=self._secret(
+                            self.secret if nic.secret is None else nic.secret, (*where, "secret")
+                        ),
                     )
                 )
         return tuple(resolved)
+
+    def _queueing(self, speed_mbps: float, where: tuple[str | int, ...]) -> Queueing:
+        try:
+            return queueing(
+                speed_mbps,
+                queue_kib=self.queue_kib,
+                ecn_min_kib=self.ecn_min_kib,
+                ecn_max_kib=self.ecn_max_kib,
+                trim_kib=self.trim_kib,
+                pause=self.pause,
+            )
+        except ValueError as error:
+            # Of the lab's own values the message begins with the one it is about.
+            named = (str(error).split(maxsplit=1)[0],)
+            raise LabError(str(error), where or (named if hasattr(self, named[0]) else ())) from error
+
+    @staticmethod
+    def _secret(text: str, where: tuple[str | int, ...]) -> bytes:
+        try:
+            return parse_secret(text)
+        except ValueError as error:
+            raise LabError(str(error), where) from error
 
     def _resolve_gpus(self) -> tuple[GpuFunction, ...]:
         return tuple(

@@ -294,3 +294,21 @@ def test_switches_are_joined_once_and_to_others() -> None:
     with pytest.raises(KeyError, match="trunk"):
         left.link("right")
     assert dscp_of(control()) == DEFAULT.dscp_control
+
+
+def test_a_switch_told_not_to_pause_drops_also_without_speeds() -> None:
+    scheduler = VirtualScheduler()
+    switch = Switch(scheduler, EventBus())
+    ends = [
+        switch.port(f"n{number}", queue_frames=64, delay_ns=1000 * number, pause=False) for number in (1, 2)
+    ]
+    ends[1].send(mac(1) + mac(2) + b"\x88\xb5" + bytes(50))
+    scheduler.run()
+    for number in range(64):
+        ends[0].send(data(number))
+    scheduler.run(until=scheduler.now() + 1500)
+    for number in range(64):
+        ends[0].send(data(number))
+    scheduler.run()
+    assert switch.counters.pauses == 0
+    assert switch.link("n2").backward.counters.overflow > 0

@@ -68,6 +68,15 @@ def test_there_are_examples() -> None:
         (("loss = 0.25", "loss = 1.25"), 2, "loss 1.25 is not a probability"),
         (("loss = 0.25", "trim = 1.25"), 2, "trim 1.25 is not a probability"),
         (("loss = 0.25", "llr = 1"), 2, "'llr' must be true or false"),
+        (("loss = 0.25", "speed_mbps = -1"), 2, "speed_mbps -1 is not in 0..400000"),
+        (("loss = 0.25", "queue_kib = 1"), 2, "queue_kib 1 is not in 16"),
+        (("loss = 0.25", "trim_kib = 513"), 2, r"trim_kib 513 is not in 0\.\.512"),
+        (("loss = 0.25", "ecn_min_kib = 5"), 1, "needs ecn_min_kib, where it begins, and ecn_max_kib"),
+        (("loss = 0.25", "ecn_max_kib = 5\necn_min_kib = 6"), 3, "ecn_min_kib 6 is negative, or above"),
+        (("loss = 0.25", 'secret = "key"'), 2, "a secret is 64 hexadecimal digits"),
+        (("loss = 0.25", 'secret_file = "nowhere"'), 2, "secret_file 'nowhere': No such file"),
+        (("loss = 0.25", 'secret = ""\nsecret_file = "x"'), 3, "'secret' and 'secret_file' at once"),
+        (("{ loss = 0 }", '{ secret = "key" }'), 18, "node 'right', nic 1: a secret is 64"),
         (("seed = 7", "seed = true"), 3, "'seed' must be a whole number"),
         (('name = "left"', 'name = "Left"'), 6, "node 'Left': 'Left' is not a node name"),
         (('memory = "256M"', "memory = 1"), 7, "node 'left': memory must be"),
@@ -136,6 +145,8 @@ def test_any_text_is_a_lab_or_a_named_mistake(text: str) -> None:
                     mark=st.none() | st.floats(0, 0.5),
                     llr=st.none() | st.booleans(),
                     symbol_errors=st.none() | st.floats(0, 0.5),
+                    speed_mbps=st.none() | st.sampled_from([0, 8, 100.5, 400_000]),
+                    secret=st.sampled_from([None, "", "0f" * 32]),
                     delay_us=st.integers(0, 99),
                 ),
                 max_size=3,
@@ -152,10 +163,21 @@ def test_any_text_is_a_lab_or_a_named_mistake(text: str) -> None:
 def test_a_written_lab_reads_back_the_same(
     nodes: list[tuple[str, list[Nic], list[Gpu]]], name: str, seed: int
 ) -> None:
-    lab = Lab(tuple(Node(node, tuple(nics), tuple(gpus)) for node, nics, gpus in nodes), name=name, seed=seed)
+    lab = Lab(
+        tuple(Node(node, tuple(nics), tuple(gpus)) for node, nics, gpus in nodes),
+        name=name,
+        seed=seed,
+        speed_mbps=50,
+        ecn_min_kib=seed % 3,
+        ecn_max_kib=3,
+        trim_kib=seed % 17 or None,
+        pause=[None, True, False][seed % 3],
+        secret="1e" * 32,
+    )
     again = parse_lab(format_lab(lab))
     assert (again.name, again.seed, again.nics, again.gpus) == (lab.name, lab.seed, lab.nics, lab.gpus)
     assert (again.loss, again.trim, again.mark) == (lab.loss, lab.trim, lab.mark)
+    assert (again.speed_mbps, again.secret, again.pause) == (lab.speed_mbps, lab.secret, lab.pause)
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -169,3 +191,20 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     huge.write_bytes(b"#" * ((1 << 20) + 1))
     with pytest.raises(LabFileError, match="no lab file"):
         load_lab(huge)
+
+
+def test_a_secret_may_be_in_a_file_beside_the_labs(tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text(
+        'secret_file = "lab.key"\n[[node]]\nname = "a"\n'
+        'nic = [{}, { secret_file = "own.key" }, { secret = "" }]\n'
+    )
+    (tmp_path / "lab.key").write_text("0f" * 32 + "\n")
+    (tmp_path / "own.key").write_text("F0" * 32)
+    lab = load_lab(tmp_path / "lab.toml")
+    assert [nic.secret for nic in lab.nics] == [b"\x0f" * 32, b"\xf0" * 32, b""]
+    assert "0f0f" not in repr(lab)
+    assert "0f0f" not in repr(lab.nics)
+    for octets, message in ((b"\xff", "does not hold hexadecimal"), (b"0f", "64 hexadecimal digits")):
+        (tmp_path / "lab.key").write_bytes(octets)
+        with pytest.raises(LabFileError, match=f"lab.toml:1: secret_file 'lab.key'.*{message}"):
+            load_lab(tmp_path / "lab.toml")

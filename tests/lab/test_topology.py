@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.fabric.egress import UNLIMITED, Queueing
 from emu.lab.topology import (
     MIB,
     Gpu,
@@ -124,3 +125,18 @@ def test_contradictions_name_the_key(lab: object, where: tuple[str | int, ...], 
     with pytest.raises(LabError, match=message) as caught:
         lab()
     assert caught.value.where == where
+
+
+def test_a_link_has_a_speed_and_queues_where_the_lab_says_so() -> None:
+    nodes = (Node("a", (Nic(), Nic(speed_mbps=8), Nic(speed_mbps=0))),)
+    lab = Lab(nodes, speed_mbps=100, queue_kib=64, ecn_min_kib=4, ecn_max_kib=8, trim_kib=16)
+    assert [nic.queueing for nic in lab.nics] == [
+        Queueing(12_500_000, 65536, 4096, 8192, 16384),
+        Queueing(1_000_000, 65536, 4096, 8192, 16384),
+        UNLIMITED,
+    ]
+    assert Lab((Node("a"),)).nics[0].queueing == UNLIMITED
+    assert Lab((Node("a"),), speed_mbps=1, pause=True).nics[0].queueing.pause
+    with pytest.raises(LabError, match="speed_mbps nan") as caught:
+        Lab((Node("a", (Nic(speed_mbps=float("nan")),)),))
+    assert caught.value.where == ("node", 0, "nic", 0, "speed_mbps")
