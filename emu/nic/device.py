@@ -364,6 +364,8 @@ class Nic:
                 raise NicError(
                     ErrorKind.NOT_OWNER, f"key {memory.region.key:#x} belongs to another PD", "ring_key"
                 )
+        if config.transport is Transport.ROCE_XRC and config.domain is None:
+            raise NicError(ErrorKind.UNSUPPORTED, "an XRC queue pair needs a domain", "transport")
         self.check_log_size("sq_log_size", config.send_log_size, self.limits.min_log_send)
         if config.receive is not None:
             self.check_log_size("rq_log_size", config.receive_log_size, 0)

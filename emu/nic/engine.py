@@ -160,6 +160,12 @@ class EngineHost(Protocol):
         :raises ProtectionError: it cannot be read.
         """
 
+    def select_srq(self, number: int) -> None:
+        """On an XRC target: what follows is about shared receive queue ``number`` of its domain. The next
+        receive elements come from there, and keys must be of its protection domain. One that is not there
+        refuses both.
+        """
+
     def complete(self, completion: Completion) -> None:
         """Report the outcome of a send or receive element, if it must be seen: signaled, or in error."""
 

@@ -43,7 +43,7 @@ _ATOMIC_BIT = int(Access.REMOTE_ATOMIC)
 class QpHost:
     """Implements :class:`emu.nic.engine.EngineHost`. Inert once its queue pair is closed."""
 
-    __slots__ = ("_dma", "_keys", "_pd", "_platform", "_qp", "_submission", "qpn")
+    __slots__ = ("_dma", "_keys", "_pd", "_platform", "_qp", "_srq", "_submission", "qpn")
 
     def __init__(self, platform: Platform, qp: QueuePair, keys: MemoryKeys, submission: Submission) -> None:
         self._platform = platform
@@ -51,6 +51,7 @@ class QpHost:
         self._keys = keys
         self._qp = qp
         self._pd = qp.pd
+        self._srq = qp.srq
         self._submission = submission
         self.qpn = qp.number
 
@@ -176,9 +177,22 @@ class QpHost:
         if qp.receive is not None:
             return qp.receive.take()
         # A queue pair in error leaves what is shared to the others.
-        if qp.srq is None or qp.state is QpState.ERR:
+        if qp.state is QpState.ERR:
             return None
-        return qp.srq.take()
+        srq = self._srq
+        if srq is not None:
+            return srq.take()
+        if qp.domain is not None:
+            raise ProtectionError(
+                "the shared receive queue is not of the XRC domain", cause=Cause.RKEY_UNKNOWN
+            )
+        return None
+
+    def select_srq(self, number: int) -> None:
+        """Serve a shared receive queue of the XRC domain, and check keys against its protection domain."""
+        qp = self._qp
+        self._srq = None if qp.domain is None else qp.domain.get(number)
+        self._pd = qp.pd if self._srq is None else self._srq.pd
 
     def complete(self, completion: Completion) -> None:
         """Write a completion to the CQ of its ring. A CQ that cannot take it ends the queue pair."""
@@ -197,10 +211,18 @@ class QpHost:
             cq = qp.recv_cq
             if qp.receive is not None:
                 qp.receive.completed = (completion.index + 1) & MASK
+            elif qp.domain is not None:
+                cq = self._cq_of(completion) or cq
         else:
             cq = qp.send_cq
         if not cq.post(completion):
             qp.fail_soon(f"CQ {cq.number} takes no completions")
+
+    def _cq_of(self, completion: Completion) -> CompletionQueue | None:
+        """The CQ of the shared receive queue that an element came from, where those have CQs."""
+        domain, number = self._qp.domain, completion.cookie
+        queue = domain.get(number) if domain is not None and isinstance(number, int) else None
+        return None if queue is None else queue.cq
 
     def retire(self, index: int) -> None:
         """Every send slot before ``index`` is free."""

@@ -5,7 +5,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,8 @@ class QpConfig:
 
     ``receive_slot_size`` is the bytes of a receive element where queue pairs differ in that (None: the
     format's), ``receive_doorbells`` False when software only counts receives in the record, ``srq`` where it
-    receives instead of in a ring of its own. ``start_index`` is the first
+    receives instead of in a ring of its own, ``domain`` the shared receive queues that an XRC target serves
+    by number (empty on an initiator). ``start_index`` is the first
     running index of both rings, ``phase`` tells the personality to look for phase bits, ``signal_all`` to
     complete every send.
     """
@@ -101,6 +102,7 @@ class QpConfig:
     receive_slot_size: int | None = None
     receive_doorbells: bool = True
     srq: SharedReceiveQueue | None = None
+    domain: Mapping[int, SharedReceiveQueue] | None = None
     record: RingMemory | None = None
     record_policy: DbrPolicy = DbrPolicy.NONE
     start_index: int = 0
@@ -153,8 +155,8 @@ class QueuePair:
     """One queue pair.
 
     ``doorbell`` is the running index software rang last, ``fetched`` of the next slot to read, ``completed``
-    of the oldest slot not done. ``fault`` is a malformed descriptor at ``fetched``, ``local`` one there that is
-    for the NIC itself; either waits for those before it to complete.
+    of the oldest slot not done. ``fault`` is a malformed descriptor at ``fetched``, ``local`` one there for
+    the NIC itself; either waits for those before it to complete.
     """
 
     __slots__ = (
@@ -168,6 +170,7 @@ class QueuePair:
         "closed",
         "completed",
         "condemned",
+        "domain",
         "doorbell",
         "engine",
         "fatal",
@@ -234,6 +237,8 @@ class QueuePair:
         self.local: SendRequest | None = None
         self.first_error: FirstError | None = None
         self.fatal = False
+        self.srq = config.srq
+        self.domain = config.domain
         self.host = QpHost(platform, self, keys, submission)
         try:
             self.engine: Engine = create_engine(config.transport, self.host)
@@ -249,7 +254,6 @@ class QueuePair:
                 platform, self, config.receive_log_size, config.receive, config.receive_slot_size
             )
         )
-        self.srq = config.srq
         self._watch_receives = self.receive is not None and not config.receive_doorbells
         if self.srq is not None:
             self.srq.users.add(number)

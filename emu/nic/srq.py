@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from emu.nic.context import ProtectionDomain
+from emu.nic.cq import CompletionQueue
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.platform import Platform
 from emu.nic.record import DbrPolicy, DoorbellRecord
@@ -30,7 +31,8 @@ class SharedReceiveQueue:
     """Slots that are linked: each names the next, so software can free and post them in any order.
 
     ``taken`` counts elements handed out; the doorbell record counts those posted. A request's ``index`` is
-    its slot, and its ``cookie`` the queue's number.
+    its slot, and its ``cookie`` the queue's number. ``cq`` is where its elements complete, when it is not the
+    queue pair that says so (XRC).
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class SharedReceiveQueue:
         slot_size: int,
         record: RingMemory,
         form: SharedFormat,
+        cq: CompletionQueue | None = None,
     ) -> None:
         self._platform = platform
         self._format = form
         self.number = number
         self.pd = pd
+        self.cq = cq
         self.ring = Ring(ring, slot_size, log_size, platform.dma)
         self.record = DoorbellRecord(record, DbrPolicy.AUTHORITATIVE, platform.formats.record, platform.dma)
         self.taken = self.posted = 0

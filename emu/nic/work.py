@@ -44,6 +44,8 @@ class Transport(enum.IntEnum):
     UET_UUD = 11
     LOCAL = 16
     """No wire: elements work on the NIC itself."""
+    ROCE_XRC = 17
+    """Reliable connection to the shared receive queues of a domain."""
 
 
 class Opcode(enum.IntEnum):
@@ -241,6 +243,7 @@ class SendRequest:
     tag: int | None = None
     mode: SendMode = SendMode.EAGER
     local: Callable[[], None] | None = None
+    srq: int = 0
     local_status: Status = Status.MW_BIND_ERR
     ready: Callable[[], bool] | None = None
 

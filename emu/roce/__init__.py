@@ -9,8 +9,9 @@ from emu.roce.packet import RocePacket, parse
 from emu.roce.rc import RcEngine
 from emu.roce.uc import UcEngine
 from emu.roce.ud import UdEngine
+from emu.roce.xrc import XrcEngine
 
-__all__ = ["Drop", "RcEngine", "RocePacket", "UcEngine", "UdEngine", "create_engine", "parse"]
+__all__ = ["Drop", "RcEngine", "RocePacket", "UcEngine", "UdEngine", "XrcEngine", "create_engine", "parse"]
 
 
 def create_engine(transport: Transport, host: EngineHost) -> Engine:
@@ -20,8 +21,12 @@ def create_engine(transport: Transport, host: EngineHost) -> Engine:
     """
     if transport is Transport.ROCE_RC:
         return RcEngine(host)
+    if transport is Transport.ROCE_XRC:
+        return XrcEngine(host)
     if transport is Transport.ROCE_UC:
         return UcEngine(host)
     if transport is Transport.ROCE_UD:
         return UdEngine(host)
-    raise ValueError(f"transport {transport.name} is not offered: RoCEv2 has ROCE_RC, ROCE_UC and ROCE_UD")
+    raise ValueError(
+        f"transport {transport.name} is not offered: RoCEv2 has ROCE_RC, ROCE_XRC, ROCE_UC and ROCE_UD"
+    )

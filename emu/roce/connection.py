@@ -28,7 +28,9 @@ class Connection:
     """One queue pair's attributes as last set, its state, and what follows from them: ``rights`` is the
     access rights as a plain integer, ``templates`` make the frames. ``rate`` limits packets with payload
     after a congestion notification, and ``paced`` is when it lets the next one leave, if one waits for that.
-    ``send_run`` hands frames to the port together (None: the host takes single ones only).
+    ``send_run`` hands frames to the port together (None: the host takes single ones only). On an XRC
+    connection ``srq`` is the shared receive queue that the request in work names (None on others), and
+    ``target`` the one that the request to send names.
     """
 
     __slots__ = (
@@ -43,7 +45,9 @@ class Connection:
         "rights",
         "send_run",
         "source_ip",
+        "srq",
         "state",
+        "target",
         "templates",
     )
 
@@ -51,6 +55,8 @@ class Connection:
         self.host = host
         # A host whose port carries no runs gets every frame by itself.
         self.send_run: Callable[[FrameRun], None] | None = getattr(host, "send_run", None)
+        self.srq: int | None = None
+        self.target = 0
         self.state = QpState.RESET
         self.forget_congestion()
         self.set(QpAttributes())

@@ -24,9 +24,11 @@ _EXTENDED = frozenset(map(int, ExtendedOpcode))
 class RcEngine:
     """RC protocol state of one queue pair. Nothing a guest posts or a peer sends makes a call raise."""
 
+    connection_type = Connection
+
     def __init__(self, host: EngineHost) -> None:
         self._host = host
-        self._connection = Connection(host)
+        self._connection = self.connection_type(host)
         self._requester = Requester(self._connection, self._fail)
         self._responder = Responder(self._connection, self._fail)
 

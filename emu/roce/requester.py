@@ -178,6 +178,7 @@ class Requester:
     def _send(self, element: Element, psn: int) -> bool:
         """Send the packet at the element's cursor. False when local memory does not allow it."""
         request, operation = element.request, element.operation
+        self._connection.target = request.srq
         cursor, mtu = element.cursor, self._connection.mtu
         offset = cursor * mtu
         extension = b""

@@ -13,7 +13,8 @@ __all__ = ["Resource", "ResourceRing", "ring_size"]
 
 @dataclass(slots=True)
 class Resource:
-    """One accepted READ or atomic. ``replied`` turns true when its last response left."""
+    """One accepted READ or atomic. ``replied`` turns true when its last response left; ``srq`` is the shared
+    receive queue that it named, on an XRC connection."""
 
     opcode: int
     first: int
@@ -23,6 +24,7 @@ class Resource:
     length: int
     original: int = 0
     replied: bool = False
+    srq: int | None = None
 
     @property
     def last(self) -> int:

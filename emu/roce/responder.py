@@ -168,7 +168,7 @@ class Responder:
         address, rkey, length = RETH.unpack_from(packet.frame, packet.extension)
         self._incoming.check_range(rkey, address, length, Access.REMOTE_READ, info)
         packets = packets_of(length, self._connection.mtu)
-        resource = Resource(_READ, packet.psn, packets, address, rkey, length)
+        resource = Resource(_READ, packet.psn, packets, address, rkey, length, srq=self._connection.srq)
         self._ring.add(resource)
         self.responses.read(resource)
         return packets

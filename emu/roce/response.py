@@ -142,6 +142,8 @@ class ResponseQueue:
         """
         resource, index = job.resource, job.index
         connection = self._connection
+        if resource.srq is not None:
+            connection.host.select_srq(resource.srq)
         mtu = connection.mtu
         offset = index * mtu
         count = min(resource.packets - 1 - index, room, RUN_MAX)

@@ -37,6 +37,7 @@ __all__ = [
     "RETH",
     "ROCE_PORT",
     "UDP_SIZE",
+    "XRC_ETH",
     "pack_aeth",
     "pack_atomic_ack",
     "pack_atomic_eth",
@@ -74,6 +75,8 @@ ATOMIC_ACK = struct.Struct(">Q")
 """Original value of the target."""
 IMM_DT = struct.Struct(">I")
 """Immediate data, as the number its bytes make in wire order."""
+XRC_ETH = struct.Struct(">I")
+"""Number of the shared receive queue in bits 23:0."""
 IETH = struct.Struct(">I")
 """R_Key to invalidate."""
 DETH = struct.Struct(">II")

@@ -3,7 +3,7 @@
 
 One table serves the scapy layers, the frame templates, the parser and the engines. The opcode's upper three
 bits are the transport class, the lower five the operation; UC repeats RC's SEND and WRITE operations under
-its own class.
+its own class, XRC all of them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "RcOpcode",
     "TransportClass",
     "UdOpcode",
+    "rc_opcode",
 ]
 
 CLASS_MASK = 0xE0
@@ -77,9 +78,9 @@ class ExtendedOpcode(enum.IntEnum):
     """Requests of RC queue pairs for atomics that the standard's two cannot express: 4 bytes, or with masks.
 
     No public text says what adapters put on the wire for these, so they are this project's own, in the range
-    that the standard leaves to manufacturers: its atomics with that range's class, and a header of 48 bytes,
-    MaskedAtomicETH. The answer is an ordinary ATOMIC ACKNOWLEDGE, whose value has 64 bits for 4 bytes too.
-    Only an adapter of this project understands them; another one drops them.
+    that the standard leaves to manufacturers: its atomics with that range's class (0xE0 on XRC connections),
+    and a header of 48 bytes, MaskedAtomicETH. The answer is an ordinary ATOMIC ACKNOWLEDGE, whose value has
+    64 bits for 4 bytes too. Only an adapter of this project understands them; another one drops them.
     """
 
     COMPARE_SWAP = 0xD3
@@ -109,6 +110,7 @@ class Header(enum.Enum):
     DETH = ("DETH", 8)
     FETH = ("FETH", 4)
     MASKED_ATOMIC_ETH = ("MaskedAtomicETH", 48)
+    XRC_ETH = ("XRCETH", 4)
 
     @property
     def size(self) -> int:
@@ -217,6 +219,11 @@ _OPERATIONS: tuple[tuple[RcOpcode, str, tuple[Header, ...], PayloadRule, Kind], 
 )
 
 
+def _xrc(headers: tuple[Header, ...], kind: Kind) -> tuple[Header, ...]:
+    """Requests of an XRC connection name the shared receive queue first (IBTA volume 1, annex A14)."""
+    return headers if Kind.RESPONSE in kind else (Header.XRC_ETH, *headers)
+
+
 def _table() -> dict[int, OpcodeInfo]:
     table: dict[int, OpcodeInfo] = {}
     for operation, name, headers, payload, kind in _OPERATIONS:
@@ -224,6 +231,8 @@ def _table() -> dict[int, OpcodeInfo]:
         if operation <= RcOpcode.WRITE_ONLY_IMM:
             opcode = TransportClass.UC | operation
             table[opcode] = OpcodeInfo(opcode, f"UC {name}", headers, payload, kind)
+        opcode = TransportClass.XRC | operation
+        table[opcode] = OpcodeInfo(opcode, f"XRC {name}", _xrc(headers, kind), payload, kind)
     datagram = (Header.DETH,)
     for ud, name, headers in (
         (UdOpcode.SEND_ONLY, "UD SEND ONLY", datagram),
@@ -231,13 +240,23 @@ def _table() -> dict[int, OpcodeInfo]:
     ):
         table[int(ud)] = OpcodeInfo(int(ud), name, headers, _ANY, _WHOLE | _RECV)
     for extended, name in (
-        (ExtendedOpcode.COMPARE_SWAP, "RC MASKED COMPARE SWAP"),
-        (ExtendedOpcode.FETCH_ADD, "RC MASKED FETCH ADD"),
+        (ExtendedOpcode.COMPARE_SWAP, "MASKED COMPARE SWAP"),
+        (ExtendedOpcode.FETCH_ADD, "MASKED FETCH ADD"),
     ):
-        table[int(extended)] = OpcodeInfo(int(extended), name, (Header.MASKED_ATOMIC_ETH,), _NONE, _WHOLE)
+        headers = (Header.MASKED_ATOMIC_ETH,)
+        table[int(extended)] = OpcodeInfo(int(extended), f"RC {name}", headers, _NONE, _WHOLE)
+        opcode = TransportClass.XRC | extended
+        table[opcode] = OpcodeInfo(opcode, f"XRC {name}", _xrc(headers, _WHOLE), _NONE, _WHOLE)
     table[CNP] = OpcodeInfo(CNP, "CNP", (), _SIXTEEN, Kind(0))
     return table
 
 
 BY_OPCODE: dict[int, OpcodeInfo] = _table()
 """Every opcode defined here, by its wire value."""
+
+_FROM_XRC = {TransportClass.XRC | opcode: int(opcode) for opcode in (*RcOpcode, *ExtendedOpcode)}
+
+
+def rc_opcode(opcode: int) -> int:
+    """The opcode that says on a reliable connection what ``opcode`` says on an XRC one; others stay."""
+    return _FROM_XRC.get(opcode, opcode)

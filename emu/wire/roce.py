@@ -35,7 +35,18 @@ from scapy.packet import Packet, Raw, bind_top_down
 
 from emu.wire import icrc as _icrc
 from emu.wire.headers import ROCE_PORT
-from emu.wire.opcodes import BY_OPCODE, CNP, ExtendedOpcode, Header, Kind, OpcodeInfo, RcOpcode, UdOpcode
+from emu.wire.opcodes import (
+    BY_OPCODE,
+    CNP,
+    ExtendedOpcode,
+    Header,
+    Kind,
+    OpcodeInfo,
+    RcOpcode,
+    TransportClass,
+    UdOpcode,
+    rc_opcode,
+)
 
 __all__ = [
     "AETH",
@@ -45,6 +56,7 @@ __all__ = [
     "FETH",
     "IETH",
     "RETH",
+    "XRCETH",
     "AtomicAckETH",
     "AtomicETH",
     "ExtendedOpcode",
@@ -177,16 +189,17 @@ class BTH(_Chained):
         if not (mine.kind & Kind.RESPONSE and theirs.kind & Kind.REQUEST):
             return 0
         distance = (self.psn - other.psn) % _PSN_SPAN
-        read = other.opcode == RcOpcode.READ_REQUEST
-        atomic = other.opcode in _ATOMICS
-        if self.opcode == RcOpcode.ACKNOWLEDGE:
+        request, response = rc_opcode(other.opcode), rc_opcode(self.opcode)
+        read = request == RcOpcode.READ_REQUEST
+        atomic = request in _ATOMICS
+        if response == RcOpcode.ACKNOWLEDGE:
             # A positive acknowledgement of a READ or atomic is the response that carries the data.
             positive = AETH not in self or self[AETH].syndrome < 0x20
             return int(distance == 0 and not (positive and (read or atomic)))
-        if self.opcode == RcOpcode.ATOMIC_ACKNOWLEDGE:
+        if response == RcOpcode.ATOMIC_ACKNOWLEDGE:
             return int(atomic and distance == 0)
-        if other.opcode in (RcOpcode.FLUSH, RcOpcode.ATOMIC_WRITE):
-            return int(self.opcode == RcOpcode.READ_RESPONSE_ONLY and distance == 0)
+        if request in (RcOpcode.FLUSH, RcOpcode.ATOMIC_WRITE):
+            return int(response == RcOpcode.READ_RESPONSE_ONLY and distance == 0)
         span = max(1, -(-other[RETH].dmalen // _SMALLEST_MTU)) if read and RETH in other else 0
         return int(distance < span)
 
@@ -321,6 +334,16 @@ class DETH(_Chained):
         return f"DETH qkey={self.qkey:#x} sqpn={self.sqpn:#x}", [BTH]
 
 
+class XRCETH(_Chained):
+    """Header of XRC requests: the shared receive queue they are for."""
+
+    name = "XRCETH"
+    fields_desc: ClassVar[list[Any]] = [XByteField("reserved", 0), XBitField("srqn", 0, 24)]
+
+    def mysummary(self) -> _Summary:
+        return f"XRCETH srqn={self.srqn:#x}", [BTH]
+
+
 class FETH(_Chained):
     """Flush extended transport header: selectivity (0 range, 1 whole region) and placement type mask."""
 
@@ -342,6 +365,7 @@ _LAYERS: dict[Header, type[Packet]] = {
     Header.DETH: DETH,
     Header.FETH: FETH,
     Header.MASKED_ATOMIC_ETH: MaskedAtomicETH,
+    Header.XRC_ETH: XRCETH,
 }
 
 
@@ -385,5 +409,6 @@ for _layer, _opcode in (
     (DETH, UdOpcode.SEND_ONLY),
     (FETH, RcOpcode.FLUSH),
     (MaskedAtomicETH, ExtendedOpcode.FETCH_ADD),
+    (XRCETH, TransportClass.XRC | RcOpcode.SEND_ONLY),
 ):
     bind_top_down(BTH, _layer, opcode=int(_opcode))

@@ -76,7 +76,9 @@ class _Objects:
 
     uars: ObjectTable[int] = field(default_factory=lambda: _table("UAR", UAR_COUNT, FIRST_UAR, UAR_COUNT - 1))
     domains: ObjectTable[int] = field(default_factory=lambda: _table("transport domain"))
-    xrcds: ObjectTable[int] = field(default_factory=lambda: _table("XRC domain"))
+    xrcds: ObjectTable[dict[int, SharedReceiveQueue]] = field(
+        default_factory=lambda: ObjectTable("XRC domain", SMALL_TABLE, 1, LAST_NUMBER)
+    )
     counter_sets: ObjectTable[int] = field(default_factory=lambda: _table("counter set", 255, 1, 255))
     uctxs: ObjectTable[int] = field(default_factory=lambda: _table("user context"))
     tises: ObjectTable[int] = field(default_factory=lambda: _table("TIS"))

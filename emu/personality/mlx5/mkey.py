@@ -302,11 +302,8 @@ class MkeyTable:
                 cause=Cause.LKEY_BOUNDS,
             )
         size = change.octowords * OCTOWORD
-        if change.source is not None:
-            data = self._fetch(qp, change.source, size)
-        else:
-            data = change.inline[:size]
-        return word_list(data)
+        source = change.source
+        return word_list(change.inline[:size] if source is None else self._fetch(qp, source, size))
 
     def _fetch(self, qp: QueuePair, source: Sge, size: int) -> bytes:
         """The bytes of a list in memory. :raises ProtectionError: its key does not allow it; unreachable."""

@@ -149,13 +149,4 @@ COMMANDS = (
         NOTHING_OUT,
         _dealloc(lambda device: device.objects.domains, "transport_domain"),
     ),
-    Command(
-        Op.ALLOC_XRCD, NOTHING_IN, layout.ALLOC_XRCD_OUT, _alloc(lambda device: device.objects.xrcds, "xrcd")
-    ),
-    Command(
-        Op.DEALLOC_XRCD,
-        layout.DEALLOC_XRCD_IN,
-        NOTHING_OUT,
-        _dealloc(lambda device: device.objects.xrcds, "xrcd"),
-    ),
 )

@@ -30,6 +30,7 @@ TRANSPORTS = {
     QpService.RC: Transport.ROCE_RC,
     QpService.UC: Transport.ROCE_UC,
     QpService.UD: Transport.ROCE_UD,
+    QpService.XRC: Transport.ROCE_XRC,
     QpService.QP1: Transport.ROCE_UD,
     QpService.REG_UMR: Transport.LOCAL,
 }
@@ -92,6 +93,7 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
             receive_slot_size=slot,
             receive_doorbells=False,
             srq=_srq(device, context),
+            domain=_domain(device, context),
             record=device.record(context),
             record_policy=RECORD_POLICIES.get(context["send_dbr_mode"], DbrPolicy.LATEST),
             start_index=context["sw_sq_wqebb_counter"],
@@ -134,7 +136,7 @@ def _buffer(device: Mlx5Device, request: Request, context: Mapping[str, int], le
 def _srq(device: Mlx5Device, context: Mapping[str, int]) -> SharedReceiveQueue | None:
     """The shared receive queue a queue pair names. :raises NicError: BAD_OBJECT; BAD_FIELD, another
     domain."""
-    if context["rq_type"] != RqType.SHARED:
+    if context["rq_type"] != RqType.SHARED or context["st"] == QpService.XRC:
         return None
     queue = device.srqs.get(context["srqn_rmpn_xrqn"], "srqn")
     if queue.pd.number != context["pd"]:
@@ -142,6 +144,16 @@ def _srq(device: Mlx5Device, context: Mapping[str, int]) -> SharedReceiveQueue |
             ErrorKind.BAD_FIELD, f"shared receive queue {queue.number} is of PD {queue.pd.number}", "srqn"
         )
     return queue
+
+
+def _domain(device: Mlx5Device, context: Mapping[str, int]) -> Mapping[int, SharedReceiveQueue] | None:
+    """The shared receive queues that an XRC queue pair serves: a target, which does not send, those of its
+    domain. :raises NicError: BAD_OBJECT.
+    """
+    if context["st"] != QpService.XRC:
+        return None
+    domain = device.objects.xrcds.get(context["xrcd"], "xrcd")
+    return domain if context["no_sq"] else {}
 
 
 def destroy_qp(device: Mlx5Device, request: Request) -> None:

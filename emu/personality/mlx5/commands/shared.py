@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared receive queues: receive memory pools, and those of XRC domains, which nothing receives into here."""
+"""Shared receive queues: receive memory pools, and those of XRC domains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from emu.nic.cq import CompletionQueue
 from emu.nic.errors import ErrorKind, NicError
 from emu.nic.ring import RingMemory
 from emu.nic.srq import SharedFormat, SharedReceiveQueue
 from emu.personality.mlx5.codes import CommandOpcode as Op
-from emu.personality.mlx5.commands.command import NOTHING_OUT, Command, Request
+from emu.personality.mlx5.commands.command import NOTHING_IN, NOTHING_OUT, Command, Request
 from emu.personality.mlx5.device import Mlx5Device, record_memory, ring_memory
 from emu.personality.mlx5.formats.rwqe import CyclicReceiveFormat, SharedReceiveFormat
 from emu.personality.mlx5.layout import commands as layout
@@ -31,6 +32,7 @@ def _add(
     log_stride: int,
     record: RingMemory,
     form: SharedFormat,
+    cq: CompletionQueue | None = None,
 ) -> SharedReceiveQueue:
     number = device.srqs.reserve()
     queue = SharedReceiveQueue(
@@ -42,6 +44,7 @@ def _add(
         1 << log_stride,
         record,
         form,
+        cq,
     )
     device.srqs.items[number] = queue
     return queue
@@ -79,8 +82,10 @@ def create_rmp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
 
 
 def create_xrc_srq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
-    """A shared receive queue of an XRC domain. Drivers make one for themselves and never post to it."""
+    """A shared receive queue of an XRC domain; what it receives completes on its own CQ."""
     context = request.within(XRC)
+    domain = device.objects.xrcds.get(context["xrcd"], "xrcd")
+    cq = device.nic.cqs.get(context["cqn"], "cqn")
     device.nic.check_log_size("log_xrc_srq_size", context["log_xrc_srq_size"], 0)
     log_stride = context["log_rq_stride"] + LOG_UNIT
     length = 1 << context["log_xrc_srq_size"] + log_stride
@@ -94,8 +99,34 @@ def create_xrc_srq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
         log_stride,
         record_memory(context["db_record_addr_h"] << 32 | context["db_record_addr_l"] << 2),
         SharedReceiveFormat(),
+        cq,
     )
+    queue.arm(context["lwm"])
+    domain[queue.number] = queue
+    cq.queues.add(queue.number)
     return {"xrc_srqn": queue.number}
+
+
+def alloc_xrcd(device: Mlx5Device, request: Request) -> Mapping[str, int]:
+    """A domain: the shared receive queues that targets of connections in it serve."""
+    table = device.objects.xrcds
+    number = table.reserve()
+    table.items[number] = {}
+    return {"xrcd": number}
+
+
+def dealloc_xrcd(device: Mlx5Device, request: Request) -> None:
+    """End a domain. :raises NicError: BUSY, it has shared receive queues or targets."""
+    number = request["xrcd"]
+    domain = device.objects.xrcds.get(number, "xrcd")
+    targets = sum(qp.domain is domain for qp in device.nic.qps)
+    if domain or targets:
+        raise NicError(
+            ErrorKind.BUSY,
+            f"XRC domain {number} has {len(domain)} shared receive queues and {targets} targets",
+            "xrcd",
+        )
+    del device.objects.xrcds.items[number]
 
 
 def _destroy(device: Mlx5Device, number: int, field: str) -> None:
@@ -113,8 +144,14 @@ def destroy_rmp(device: Mlx5Device, request: Request) -> None:
 
 
 def destroy_xrc_srq(device: Mlx5Device, request: Request) -> None:
-    """End a shared receive queue of an XRC domain."""
-    _destroy(device, request["xrc_srqn"], "xrc_srqn")
+    """End a shared receive queue of an XRC domain; targets refuse what still comes for it."""
+    number = request["xrc_srqn"]
+    queue = device.srqs.get(number, "xrc_srqn")
+    _destroy(device, number, "xrc_srqn")
+    for domain in device.objects.xrcds:
+        domain.pop(number, None)
+    if queue.cq is not None:
+        queue.cq.queues.discard(number)
 
 
 def modify_rmp(device: Mlx5Device, request: Request) -> None:
@@ -157,6 +194,8 @@ COMMANDS = (
     Command(Op.DESTROY_RMP, layout.DESTROY_RMP_IN, NOTHING_OUT, destroy_rmp),
     Command(Op.QUERY_RMP, layout.QUERY_RMP_IN, layout.QUERY_RMP_OUT, query_rmp),
     Command(Op.ARM_RQ, layout.ARM_RQ_IN, NOTHING_OUT, arm_rq),
+    Command(Op.ALLOC_XRCD, NOTHING_IN, layout.ALLOC_XRCD_OUT, alloc_xrcd),
+    Command(Op.DEALLOC_XRCD, layout.DEALLOC_XRCD_IN, NOTHING_OUT, dealloc_xrcd),
     Command(Op.CREATE_XRC_SRQ, layout.CREATE_XRC_SRQ_IN, layout.CREATE_XRC_SRQ_OUT, create_xrc_srq),
     Command(Op.DESTROY_XRC_SRQ, layout.DESTROY_XRC_SRQ_IN, NOTHING_OUT, destroy_xrc_srq),
     Command(Op.QUERY_XRC_SRQ, layout.QUERY_XRC_SRQ_IN, layout.QUERY_XRC_SRQ_OUT, query_xrc_srq),

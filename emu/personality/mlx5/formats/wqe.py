@@ -4,6 +4,7 @@
 ::
 
     control   opmod, index, opcode | QPN, segments | signature, fence, completion flags | immediate
+    shared    number of the peer's shared receive queue (4) | reserved        XRC
     datagram  Q_Key (4) ... peer's QPN (4) ... UDP source port (2) ... rmac (6), traffic class,
               hop limit, source index and flow label (4), rgid (16)           UD
     remote    address (8) | rkey (4) | reserved                               WRITE, READ, atomics
@@ -145,6 +146,7 @@ class SendFormat:
         results: list[SendRequest | WqeFault] = []
         number = qp.number
         datagram = qp.transport is Transport.ROCE_UD
+        start = 2 * UNIT if qp.transport is Transport.ROCE_XRC else UNIT
         slot = 0
         while slot < count:
             at = slot * SLOT
@@ -156,9 +158,9 @@ class SendFormat:
                 break
             slot += slots
             wqe = burst[at : at + units * UNIT]
-            request = self._one(wqe, index, slots, word, queue, flags, immediate, number, datagram)
+            request = self._one(wqe, index, slots, word, queue, flags, immediate, number, datagram, start)
             if word & 0xFF == WqeOpcode.UMR and isinstance(request, SendRequest):
-                request = self._change(request, wqe, immediate, qp)
+                request = self._change(request, wqe, start, immediate, qp)
             elif word & 0xFF in _ONBOARD and isinstance(request, SendRequest):
                 request = _onboard(request, wqe, word, qp)
             results.append(request)
@@ -175,6 +177,7 @@ class SendFormat:
         immediate: int,
         number: int,
         datagram: bool,
+        start: int,
     ) -> SendRequest | WqeFault:
         opcode = word & 0xFF
         known = _OPCODES.get(opcode)
@@ -200,7 +203,10 @@ class SendFormat:
             fence=flags >> FENCE_SHIFT >= FENCE_FULL,
             cookie=opcode,
         )
-        at = UNIT
+        at = start
+        if at != UNIT and opcode not in _UNPARSED and opcode != WqeOpcode.NOP:
+            # The segment in front of all others on an XRC queue pair.
+            request.srq = int.from_bytes(wqe[UNIT + 1 : UNIT + 4], "big")
         result_bytes = 0
         if opcode == WqeOpcode.SEND_INVAL:
             request.rkey = immediate
@@ -239,9 +245,11 @@ class SendFormat:
             return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
         return request
 
-    def _change(self, request: SendRequest, wqe: bytes, number: int, qp: QueuePair) -> SendRequest | WqeFault:
+    def _change(
+        self, request: SendRequest, wqe: bytes, at: int, number: int, qp: QueuePair
+    ) -> SendRequest | WqeFault:
         """An element that changes a memory key."""
-        change = key_change(wqe, UNIT, number)
+        change = key_change(wqe, at, number)
         if change is None:
             text = f"index {request.index}: {len(wqe)} bytes are too short to change a key"
             known = _OPCODES[WqeOpcode.UMR]
