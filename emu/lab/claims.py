@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from emu.capture.summary import Summary
 from emu.lab.report import Check, Measurement
@@ -21,7 +21,14 @@ __all__ = [
 Counters = Mapping[str, Mapping[str, Mapping[str, int]]]
 """The server's counters: by NIC, then group ("nic", "link", "objects"), then counter."""
 
-_ERRORS = ("cqe_errors", "dma_errors", "protection_errors", "rx_icrc_encapsulated", "bad_mmio", "check_violations")
+_ERRORS = (
+    "cqe_errors",
+    "dma_errors",
+    "protection_errors",
+    "rx_icrc_encapsulated",
+    "bad_mmio",
+    "check_violations",
+)
 _ANSWERS = ("ACK", "RESPONSE", "READ_DATA", "CP ")
 
 
@@ -67,12 +74,25 @@ def step_claims(
     return [*checks, Check(f"{step}: no CPU and no system call on the path", direct, counted)]
 
 
-def counter_claims(start: Counters, end: Counters) -> list[Check]:
-    """Claims from the NICs' counters over the whole run."""
-    grown = {f"{nic} {name}": growth(start, end, nic, name) for nic in end for name in _ERRORS}
+def counter_claims(
+    start: Counters, end: Counters, *, tolerated: Collection[str] = (), kinds: Collection[str] = ()
+) -> list[Check]:
+    """Claims from the NICs' counters over the whole run.
+
+    ``tolerated`` are error counters that the work may move; ``kinds`` are the kinds of object that must be
+    gone (none: all).
+    """
+    errors = [name for name in _ERRORS if name not in tolerated]
+    grown = {f"{nic} {name}": growth(start, end, nic, name) for nic in end for name in errors}
     wrong = [f"{name}: {count}" for name, count in grown.items() if count]
-    before = {nic: sum(groups["objects"].values()) for nic, groups in start.items()}
-    left = {nic: sum(groups["objects"].values()) for nic, groups in end.items()}
+
+    def count_objects(counters: Counters) -> dict[str, int]:
+        return {
+            nic: sum(count for kind, count in groups["objects"].items() if not kinds or kind in kinds)
+            for nic, groups in counters.items()
+        }
+
+    before, left = count_objects(start), count_objects(end)
     objects = ", ".join(f"{nic} {before.get(nic, 0)} before, {count} after" for nic, count in left.items())
     return [
         Check("no error completion, DMA error or bad packet", not wrong, "; ".join(wrong)),

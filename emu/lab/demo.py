@@ -3,35 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-from emu.capture.pcapng import PcapngError
-from emu.capture.summary import Summary, summarize
-from emu.capture.tshark import tshark_arguments, tshark_command
-from emu.control.locate import lab_directory
-from emu.control.server import ControlError
-from emu.lab.claims import (
-    Counters,
-    capture_claims,
-    counter_claims,
-    driver_claim,
-    growth,
-    measurement,
-    step_claims,
-)
-from emu.lab.failure import LabFailure
-from emu.lab.guest import Guest, tail
+from emu.capture.tshark import tshark_command
+from emu.lab.claims import counter_claims, driver_claim, growth, measurement, step_claims
+from emu.lab.demo_parts import capture_path, capture_stopped, check_capture, counters_of, demo_folder
+from emu.lab.guest import Guest
 from emu.lab.installation import Installation
 from emu.lab.relay import run_pair
-from emu.lab.report import Check, DemoReport
+from emu.lab.report import DemoReport
 from emu.lab.runner import LabRunner
 from emu.lab.topology import Lab, default_lab
 
@@ -84,13 +67,7 @@ def run_demo(options: DemoOptions, installation: Installation | None = None) -> 
         options.progress("checking the drivers and programs")
         installation = Installation.require(options.accelerator)
     began = time.monotonic()
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LabFailure(
-            f"cannot make {options.out}: {error.strerror}", "choose another folder with --out"
-        ) from error
-    capture = options.out.absolute() / "demo.pcapng"
+    capture = capture_path(options.out)
     report = DemoReport(
         transport=options.transport,
         loss=options.loss,
@@ -99,7 +76,7 @@ def run_demo(options: DemoOptions, installation: Installation | None = None) -> 
         tshark=tshark_command(capture),
         accelerator=installation.accelerator,
     )
-    with _folder() as folder, LabRunner(lab, installation, folder, capture) as running:
+    with demo_folder() as folder, LabRunner(lab, installation, folder, capture) as running:
         options.progress("starting the device server")
         running.start_server()
         options.progress(f"booting {len(lab.nodes)} guests ({installation.accelerator})")
@@ -108,49 +85,28 @@ def run_demo(options: DemoOptions, installation: Installation | None = None) -> 
         report.boot_seconds = {guest.name: round(guest.boot_seconds, 2) for guest in running.guests}
         for guest in running.guests:
             guest.run("reload-driver", 20).check()
-        start = _counters(running)
+        start = counters_of(running)
         for step in STEPS:
             options.progress(f"running {step.name}")
             _run_step(running, lab, step, report)
-        end = _counters(running)
-        stopped = _capture_stopped(running)
+        end = counters_of(running)
+        stopped = capture_stopped(running)
         report.checks += counter_claims(start, end)
         report.driver_counters = {guest.name: _driver_counters(guest) for guest in running.guests}
         report.checks.append(driver_claim(report.driver_counters, end))
     options.progress("checking the capture")
-    try:
-        summary = summarize(capture)
-    except (OSError, PcapngError) as error:
-        raise LabFailure(f"the capture {capture} cannot be read: {error}", "is the disk full?") from error
-    report.checks += capture_claims(summary, end, stopped)
-    if not stopped:
-        report.checks.append(_tshark_agrees(installation, capture, summary))
+    report.checks += check_capture(installation, capture, end, stopped)
     report.seconds = round(time.monotonic() - began, 2)
     return report
 
 
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    """A folder for sockets and logs of this run alone: several demos may run at a time.
-
-    After a failure it stays, since the error points into it.
-    """
-    folder = lab_directory(f"demo-{os.getpid()}")
-    try:
-        yield folder
-    except KeyboardInterrupt:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _run_step(running: LabRunner, lab: Lab, step: Step, report: DemoReport) -> None:
     nodes = [node.name for node in lab.nodes]
-    before = _counters(running)
+    before = counters_of(running)
     options = f"--transport {lab.transport} --timeout {step.timeout:.0f}"
     command = f"vrnic-kernels {step.arguments} {options} --role "
     sides = run_pair((running[nodes[0]], command + "a"), (running[nodes[1]], command + "b"), step.timeout + 5)
-    after = _counters(running)
+    after = counters_of(running)
     rows = []
     for side in sides:
         resent = growth(before, after, f"{side.name}.nic0", "retransmitted_packets")
@@ -164,43 +120,3 @@ def _driver_counters(guest: Guest) -> dict[str, int]:
     result = guest.run("cat /sys/kernel/debug/vrnic/*/driver", 10).check()
     pairs = [line.split() for line in result.out]
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
-
-
-def _tshark_agrees(installation: Installation, capture: Path, summary: Summary) -> Check:
-    """tshark, with the project's dissector where it has none of its own, decodes every packet and finds none
-    malformed.
-    """
-    if any(flow.pdc is not None for flow in summary.flows):
-        claim, protocol, opcode = "tshark decodes every packet", "uet", "uet.pds.type"
-    else:
-        claim, protocol, opcode = "stock tshark decodes every packet", "infiniband", "infiniband.bth.opcode"
-    fields = ("-Y", protocol, "-T", "fields", "-e", opcode, "-e", "_ws.malformed")
-    argv = [*installation.tree.tshark_command(), *tshark_arguments(capture, *fields)]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Check(claim, False, str(error))
-    if done.returncode:
-        return Check(claim, False, done.stderr.strip()[-200:])
-    lines = [line.split("\t") for line in done.stdout.splitlines()]
-    malformed = sum(1 for line in lines if len(line) > 1 and line[1])
-    expected = sum(flow.sent.packets + flow.received.packets for flow in summary.flows)
-    evidence = f"{len(lines):,} decoded of {expected:,}, {malformed} malformed"
-    return Check(claim, len(lines) == expected > 0 and not malformed, evidence)
-
-
-def _capture_stopped(running: LabRunner) -> str:
-    """Why the server writes no capture any more, empty while it does."""
-    return str(_ask(running, "flush")["reason"])
-
-
-def _counters(running: LabRunner) -> Counters:
-    return cast(Counters, _ask(running, "counters"))
-
-
-def _ask(running: LabRunner, method: str) -> dict[str, object]:
-    try:
-        with running.server.control() as client:
-            return cast(dict[str, object], client.call(method))
-    except ControlError as error:
-        raise LabFailure(f"the server is gone: {error}", tail(running.server.log)) from error

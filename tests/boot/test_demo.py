@@ -38,7 +38,7 @@ def run_demo(out: Path, *options: str) -> dict[str, Any]:
     """Run the command; its report."""
     program = "from emu.cli.main import main; main()"
     argv = [sys.executable, "-c", program, "demo", "--json", "--out", str(out), *options]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     report = json.loads(done.stdout)
     assert isinstance(report, dict)
