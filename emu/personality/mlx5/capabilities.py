@@ -56,9 +56,9 @@ class Capability:
 PORT_TYPE_ETHERNET = 1
 ODP_BYTES = 256
 """Block about page faults, all zero: no transport waits for a page, a missing one refuses the access."""
-FETCH_ADD_AND_SWAP = 0b11
-"""Atomic operations: compare and swap, fetch and add."""
-EIGHT_BYTES = 8
+PLAIN_AND_MASKED = 0b1111
+"""Atomic operations: compare and swap, fetch and add; both with masks."""
+FOUR_BYTES, EIGHT_BYTES = 4, 8
 UMR_NEEDS_NO_FENCE = 2
 ROCE_V2 = 1 << 2
 IPV4_AND_IPV6 = 0b110
@@ -75,7 +75,7 @@ GENERAL = (
     Capability("eth_net_offloads", 1, "Ethernet queues exist; drivers make a network device of them"),
     Capability("nic_flow_table", 1, "received frames are steered by flow tables"),
     Capability("roce", 1, "RoCE address table and queue pairs over Ethernet"),
-    Capability("atomic", 1, "8-byte atomics; connection managers always ask for remote atomic access"),
+    Capability("atomic", 1, "atomics; connection managers always ask for remote atomic access"),
     Capability("xrc", 1, "the InfiniBand driver refuses a device without XRC domains"),
     Capability("cd", 1, "completions may be waited for across queue pairs; drivers only pass it on"),
     Capability("vport_counters", 1, "frames and bytes are counted"),
@@ -139,10 +139,12 @@ ETHERNET = (
 )
 
 ATOMIC = (
-    Capability("atomic_operations", FETCH_ADD_AND_SWAP, "compare and swap, fetch and add"),
+    Capability(
+        "atomic_operations", PLAIN_AND_MASKED, "compare and swap, fetch and add, with masks or without"
+    ),
     Capability("supported_atomic_req_8B_endianness_mode_1", 1, "results are in the host's byte order"),
     Capability("atomic_req_8B_endianness_mode", 1, "and always are"),
-    Capability("atomic_size_qp", EIGHT_BYTES, "of 8 bytes"),
+    Capability("atomic_size_qp", FOUR_BYTES | EIGHT_BYTES, "of 8 bytes; the masked ones also of 4"),
 )
 
 ROCE = (

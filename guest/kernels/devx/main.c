@@ -14,6 +14,7 @@
 
 #include "../rendezvous.h"
 #include "steps.h"
+#include "vectors.h"
 
 #define LOG_DEPTH 7
 #define LOG_CQ 8
@@ -59,6 +60,7 @@ static void usage(void)
 	     "      --doorbell WHAT    next (index, default), last (descriptor's header), or blueflame (descriptor)\n"
 	     "      --order ORDER      record-doorbell (default), doorbell-record-doorbell, or doorbell\n"
 	     "  -t, --timeout S        seconds to wait for anything (default 20)\n"
+	     "      --vectors          print bytes of two descriptors, a record and doorbells, and leave\n"
 	     "\n"
 	     "  vrnic-devx --role a --ring vram --data host --doorbell last");
 }
@@ -78,7 +80,8 @@ static void parse(int argc, char **argv, struct options *options)
 		{ "role", required_argument, NULL, 'r' },  { "ring", required_argument, NULL, 'R' },
 		{ "data", required_argument, NULL, 'D' },  { "cq", required_argument, NULL, 'C' },
 		{ "doorbell", required_argument, NULL, 'B' }, { "order", required_argument, NULL, 'O' },
-		{ "timeout", required_argument, NULL, 't' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+		{ "timeout", required_argument, NULL, 't' }, { "vectors", no_argument, NULL, 'V' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
 	static const struct choice roles[] = { { "a", 'a' }, { "b", 'b' }, { NULL, 0 } };
 	int which;
@@ -100,6 +103,7 @@ static void parse(int argc, char **argv, struct options *options)
 				break;
 			fprintf(stderr, "vrnic-devx: --timeout is %s, not a number of seconds up to 3600\n", optarg);
 			exit(2);
+		case 'V': print_vectors(); exit(0);
 		case 'h': usage(); exit(0);
 		default: fputs("vrnic-devx: --help lists the options\n", stderr); exit(2);
 		}
