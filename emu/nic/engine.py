@@ -39,6 +39,7 @@ __all__ = [
     "Packet",
     "PacketParser",
     "ProtectionError",
+    "XrcHost",
 ]
 
 
@@ -160,12 +161,6 @@ class EngineHost(Protocol):
         :raises ProtectionError: it cannot be read.
         """
 
-    def select_srq(self, number: int) -> None:
-        """On an XRC target: what follows is about shared receive queue ``number`` of its domain. The next
-        receive elements come from there, and keys must be of its protection domain. One that is not there
-        refuses both.
-        """
-
     def complete(self, completion: Completion) -> None:
         """Report the outcome of a send or receive element, if it must be seen: signaled, or in error."""
 
@@ -189,6 +184,16 @@ class EngineHost(Protocol):
 
     def count(self, counter: str) -> None:
         """Bump a counter by name for something that is no drop, such as ``send_rnr_err``."""
+
+
+class XrcHost(EngineHost, Protocol):
+    """What the core also offers the engine of an XRC queue pair."""
+
+    def select_srq(self, number: int) -> None:
+        """What follows is about shared receive queue ``number`` of the queue pair's domain. The next receive
+        elements come from there, and keys must be of its protection domain. One that is not there refuses
+        both.
+        """
 
 
 class Engine(Protocol):

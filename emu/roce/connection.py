@@ -43,6 +43,7 @@ class Connection:
         "paced",
         "rate",
         "rights",
+        "select_srq",
         "send_run",
         "source_ip",
         "srq",
@@ -55,6 +56,7 @@ class Connection:
         self.host = host
         # A host whose port carries no runs gets every frame by itself.
         self.send_run: Callable[[FrameRun], None] | None = getattr(host, "send_run", None)
+        self.select_srq: Callable[[int], None] | None = getattr(host, "select_srq", None)
         self.srq: int | None = None
         self.target = 0
         self.state = QpState.RESET

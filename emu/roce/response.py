@@ -142,8 +142,8 @@ class ResponseQueue:
         """
         resource, index = job.resource, job.index
         connection = self._connection
-        if resource.srq is not None:
-            connection.host.select_srq(resource.srq)
+        if resource.srq is not None and connection.select_srq is not None:
+            connection.select_srq(resource.srq)
         mtu = connection.mtu
         offset = index * mtu
         count = min(resource.packets - 1 - index, room, RUN_MAX)

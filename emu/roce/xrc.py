@@ -68,6 +68,8 @@ class XrcEngine(RcEngine):
             if not packet.info.response:
                 (srqn,) = XRC_ETH.unpack_from(packet.frame, packet.extension)
                 packet.extension += XRC_ETH.size
-                self._connection.srq = srqn & _SRQN
-                self._host.select_srq(srqn & _SRQN)
+                connection = self._connection
+                connection.srq = srqn & _SRQN
+                if connection.select_srq is not None:
+                    connection.select_srq(srqn & _SRQN)
         super().receive(packet, now)

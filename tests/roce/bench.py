@@ -154,9 +154,6 @@ class Host:
             memory[start : start + size] = new.to_bytes(size, "little")
         return old
 
-    def select_srq(self, number: int) -> None:
-        """There is one queue of receives here."""
-
     def take_receive(self) -> ReceiveRequest | None:
         if self.broken_ring:
             raise ProtectionError("receive ring is gone", cause=24)
