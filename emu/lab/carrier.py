@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes on the wire for guests that know only RoCE: their reliable connections, carried by another
-transport.
+"""What goes on the wire for guests that know only RoCE: their reliable connections and datagrams, carried by
+another transport.
 """
 
 from __future__ import annotations
 
+from emu.lab.datagrams import CarriedDatagrams
 from emu.lab.topology import Lab, NicFunction
 from emu.nic.endpoint import Endpoint, EndpointHost
 from emu.nic.engine import Engine, EngineHost
@@ -34,7 +35,8 @@ def uet_parameters(lab: Lab, nic: NicFunction) -> Parameters:
 class Carrier:
     """Makes the endpoint of one NIC, and engines for its queue pairs.
 
-    :param carry: one of :data:`emu.lab.topology.CARRIES`; other services than reliable connections stay
+    :param carry: one of :data:`emu.lab.topology.CARRIES`, for reliable connections; unless that is RoCE,
+        datagrams go by UUD. Other services stay
     :param seed: of the endpoint's random choices
     :param parameters: how the endpoint speaks UET
     """
@@ -55,7 +57,9 @@ class Carrier:
 
         :raises ValueError: the transport is not offered.
         """
-        carried = self._reliable is not Transport.ROCE_RC and transport is Transport.ROCE_RC
-        if carried and self._endpoint is not None:
-            return self._endpoint.create_engine(self._reliable, host)
+        endpoint = self._endpoint if self._reliable is not Transport.ROCE_RC else None
+        if endpoint is not None and transport is Transport.ROCE_RC:
+            return endpoint.create_engine(self._reliable, host)
+        if endpoint is not None and transport is Transport.ROCE_UD:
+            return CarriedDatagrams(endpoint, host)
         return create_engine(transport, host)

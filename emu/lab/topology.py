@@ -57,7 +57,7 @@ TRANSPORTS = ("roce-rc", "uet-rod", "uet-rud")
 """Transports a lab's queue pairs can be asked to use."""
 
 CARRIES = ("roce", "uet-rod", "uet-rud")
-"""What reliable connections of NICs that know only RoCE can be on the wire."""
+"""What reliable connections of NICs that know only RoCE can be on the wire; with UET, datagrams are UUD."""
 
 _NODE_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _NICS_MAX = 250
