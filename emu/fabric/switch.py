@@ -8,7 +8,9 @@ the sender's call.
 
 Where nothing is said of a port's speed, the switch loses nothing: while many frames wait for one port it
 pauses all the others, as Ethernet with priority flow control does and as RoCE likes it. A port with a speed
-has queues (:mod:`emu.fabric.egress`) that mark, trim and drop, and pauses senders only if told so.
+has queues (:mod:`emu.fabric.egress`) that mark, trim and drop, and pauses senders only if told so. A port
+with ``pfc`` is paused by frames of priority flow control, and only in the priority that is crowded
+(:mod:`emu.fabric.pfc`); without, all of its frames wait.
 
 Two switches may be joined by a trunk of several links, of which a flow takes one, as with link aggregation
 (IEEE 802.1AX): packets with different UDP source ports may take different ones and overtake each other.
@@ -20,12 +22,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from emu.clock import Scheduler
-from emu.events import EventBus
+from emu.events import Event, EventBus, Kind
 from emu.fabric.egress import UNLIMITED, Egress, Queueing
 from emu.fabric.flow import flow_hash
 from emu.fabric.impairments import Impairments
 from emu.fabric.lane import QUEUE_FRAMES
 from emu.fabric.link import Link, LinkEnd
+from emu.fabric.pfc import PauseSource, PfcPort
+from emu.wire.pause import priority_of
 
 __all__ = ["MAX_ADDRESSES", "Switch", "SwitchCounters", "SwitchPort", "Trunk"]
 
@@ -36,6 +40,8 @@ CROWD_FRAMES = 256
 """Frames waiting for one port from which on the others pause; at most a quarter of what its queue holds."""
 
 _LINK_LOCAL = bytes.fromhex("0180c20000")
+_PAUSE_MAC = bytes.fromhex("027672ffffff")
+"""Source of the switch's own frames of MAC control."""
 
 
 @dataclass(slots=True)
@@ -53,7 +59,8 @@ class SwitchPort:
     """The switch's side of one link, whose end ``end`` it is.
 
     ``crowd`` is how many frames may wait for it before others pause, None to drop rather than pause.
-    ``trunk`` is what it is a member of.
+    ``trunk`` is what it is a member of, ``pauses`` how it holds back the device at the other end, where that
+    takes frames of priority flow control.
     """
 
     def __init__(
@@ -65,7 +72,9 @@ class SwitchPort:
         crowd: int | None = None,
         egress: Egress | None = None,
         trunk: Trunk | None = None,
+        pauses: PauseSource | None = None,
     ) -> None:
+        self.pauses = pauses
         self.link = link
         self.crowd = crowd
         self.egress = egress
@@ -73,7 +82,7 @@ class SwitchPort:
         self._origin: SwitchPort | Trunk = trunk or self
         self._end = end
         self.send = end.send if egress is None else egress.send
-        if trunk is None or egress is None:
+        if (trunk is None or egress is None) and pauses is None:
             # Else the queue at the other end of the trunk asks, and fills meanwhile.
             inbound = link.forward if end is link.far else link.backward
             inbound.paused = switch.crowded
@@ -145,6 +154,7 @@ class Switch:
         self._events = events
         self._ports: dict[str, SwitchPort | Trunk] = {}
         self._table: dict[bytes, SwitchPort | Trunk] = {}
+        self._obeying: dict[str, PfcPort] = {}
 
     def port(
         self,
@@ -161,6 +171,7 @@ class Switch:
         queue_frames: int = QUEUE_FRAMES,
         queueing: Queueing = UNLIMITED,
         pause: bool = True,
+        pfc: bool = False,
     ) -> LinkEnd:
         """Add a port with a link of its own and return the link's near end.
 
@@ -169,6 +180,8 @@ class Switch:
         :param name: the device at the near end ("node0.nic0"); drops are reported under it.
         :param queueing: the link's speed, in both directions, and what happens before it at the switch.
         :param pause: without a speed: hold all senders back while many frames wait, rather than drop.
+        :param pfc: pause single priorities of this port by frames of priority flow control; see
+            :meth:`obeying`.
         :raises ValueError: the name is taken, or an impairment is out of range.
         """
         self._check_free(name)
@@ -194,8 +207,22 @@ class Switch:
         )
         crowd = min(CROWD_FRAMES, max(1, queue_frames // 4)) if pause else None
         egress = self._egress(name, queueing, link.far, seed=seed)
-        self._ports[name] = SwitchPort(self, link, link.far, crowd=crowd, egress=egress)
+        pauses = PauseSource(self._scheduler, link.far.send, _PAUSE_MAC) if pfc else None
+        self._ports[name] = SwitchPort(self, link, link.far, crowd=crowd, egress=egress, pauses=pauses)
         return link.near
+
+    def obeying(self, name: str) -> PfcPort:
+        """What a device plugs into instead of the end that :meth:`port` returned, to obey pauses.
+
+        :raises KeyError: no such port, or it has no priority flow control.
+        """
+        port = self._ports[name]
+        if isinstance(port, Trunk) or port.pauses is None:
+            raise KeyError(f"port {name} has no priority flow control")
+        link = port.link
+        obeying = PfcPort(link.near, self._scheduler, link.forward.impairments.rate, self._observer(name))
+        self._obeying[name] = obeying
+        return obeying
 
     def join(
         self,
@@ -284,6 +311,8 @@ class Switch:
                     **member.link.counters(),
                     **{f"queue.{name}": value for name, value in queue.items()},
                 }
+        for name, pausing in self._obeying.items():
+            found[name] |= pausing.counters.snapshot()
         return found
 
     def forward(self, source: SwitchPort | Trunk, frame: bytes) -> None:
@@ -299,11 +328,33 @@ class Switch:
         elif known is not None:
             self.counters.forwarded += 1
             known.send(frame)
+            self._hold_back(source, known, frame)
         else:
             self.counters.flooded += 1
             for port in self._ports.values():
                 if port is not source and port.up:
                     port.send(frame)
+                    self._hold_back(source, port, frame)
+
+    def _hold_back(self, source: SwitchPort | Trunk, target: SwitchPort | Trunk, frame: bytes) -> None:
+        """Pause the sender's priority while too much waits for ``target``, where it takes such frames."""
+        if isinstance(source, SwitchPort) and source.pauses is not None and target.crowded:
+            before = source.pauses.pauses
+            source.pauses.pause(priority_of(frame), lambda: target.crowded)
+            self.counters.pauses += source.pauses.pauses - before
+
+    def _observer(self, name: str) -> Callable[[bytes], None]:
+        """Puts frames of MAC control that reach port ``name`` on the stream of events."""
+
+        def observe(frame: bytes) -> None:
+            if self._events.mask & Kind.FRAME_IN.bit:
+                text = f"{len(frame)} bytes of priority flow control"
+                event = Event(
+                    Kind.FRAME_IN, self._scheduler.now(), name, length=len(frame), text=text, frame=frame
+                )
+                self._events.emit(event)
+
+        return observe
 
     def crowded(self) -> bool:
         """True while some port has too many frames waiting for it."""

@@ -107,7 +107,7 @@ def world() -> World:
 
 def send(qp: Qp, handle: int, qpn: int, opcode: int = Opcode.SEND, **values: Any) -> None:
     """Post and ring one datagram."""
-    fields = {"remote_address": handle | qpn << 32, "rkey": QKEY, "inline": b"hello"} | values
+    fields: dict[str, Any] = {"remote_address": handle | qpn << 32, "rkey": QKEY, "inline": b"hello"} | values
     qp.post(opcode, **fields)
     qp.ring()
 
@@ -142,7 +142,7 @@ def test_payload_comes_from_memory_too_and_up_to_the_ports_mtu(world: World) -> 
     a.machine.store(source, bytes(range(256)) * 16)
     handle = a.handle(dest_gid=b.gid, dest_mac=b.mac)
     place = b.receive(peer, 8192)
-    fields = {"local_address": a.driver.virtual(source), "lkey": a.driver.key}
+    fields: dict[str, Any] = {"local_address": a.driver.virtual(source), "lkey": a.driver.key}
     qp.post(Opcode.SEND, remote_address=handle | peer.number << 32, rkey=QKEY, length=4096, **fields)
     qp.post(Opcode.SEND, remote_address=handle | peer.number << 32, rkey=QKEY, length=4097, **fields)
     qp.ring()
@@ -369,7 +369,7 @@ def test_atomics_on_four_bytes(world: World, opcode: Opcode) -> None:
     target, result = b.driver.allocate(64), a.driver.allocate(64)
     b.machine.store(target, b"\xff\xff\xff\xff" * 4)
     a.machine.store(result, b"\xaa" * 16)
-    fields = {
+    fields: dict[str, Any] = {
         "remote_address": b.driver.virtual(target) + 4,
         "rkey": b.driver.key,
         "result_address": a.driver.virtual(result),
