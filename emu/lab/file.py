@@ -10,6 +10,7 @@
     trim = 0.01               # that a link cuts the payload off a UET packet
     mark = 0.01               # that a link sets the ECN mark
     llr = true                # links repeat what they lost
+    pfc = true                # pauses are of single priorities, by frames of priority flow control
     symbol_errors = 1e-6      # per code word, corrected and counted
     delay_us = 5
     speed_mbps = 200          # of links; then queues: queue_kib, ecn_min_kib, ecn_max_kib, trim_kib, pause
@@ -59,6 +60,7 @@ _TOP: _Keys = {
     "trim": _NUMBER,
     "mark": _NUMBER,
     "llr": (bool,),
+    "pfc": (bool,),
     "symbol_errors": _NUMBER,
     "delay_us": _NUMBER,
     "speed_mbps": _NUMBER,
@@ -87,6 +89,7 @@ _NIC: _Keys = {
     "loss": _NUMBER,
     "trim": _NUMBER,
     "mark": _NUMBER,
+    "pfc": (bool,),
     "llr": (bool,),
     "symbol_errors": _NUMBER,
     "delay_us": _NUMBER,
@@ -163,6 +166,7 @@ def format_lab(lab: Lab) -> str:
         f"trim = {lab.trim}",
         f"mark = {lab.mark}",
         f"llr = {str(lab.llr).lower()}",
+        f"pfc = {str(lab.pfc).lower()}",
         f"symbol_errors = {lab.symbol_errors}",
         f"delay_us = {lab.delay_us}",
         f"speed_mbps = {lab.speed_mbps}",
@@ -194,6 +198,7 @@ def format_lab(lab: Lab) -> str:
                 f"trim = {nic.trim}",
                 f"mark = {nic.mark}",
                 f"llr = {str(nic.llr).lower()}",
+                f"pfc = {str(nic.pfc).lower()}",
                 f"symbol_errors = {nic.symbol_errors}",
                 f"delay_us = {nic.delay_ns / 1000}",
                 f"doorbells = {_quote(nic.doorbells)}",
@@ -247,6 +252,7 @@ def _lab(document: Mapping[str, object], folder: Path) -> Lab:
         trim=_get(document, "trim", 0.0),
         mark=_get(document, "mark", 0.0),
         llr=_get(document, "llr", False),
+        pfc=_get(document, "pfc", False),
         symbol_errors=_get(document, "symbol_errors", 0.0),
         delay_us=_get(document, "delay_us", 0.0),
         speed_mbps=_get(document, "speed_mbps", 0.0),
@@ -298,6 +304,7 @@ def _node(table: Mapping[str, object], where: _Path, folder: Path) -> Node:
                 trim=_get(nic, "trim", None),
                 mark=_get(nic, "mark", None),
                 llr=_get(nic, "llr", None),
+                pfc=_get(nic, "pfc", None),
                 symbol_errors=_get(nic, "symbol_errors", None),
                 delay_us=_get(nic, "delay_us", None),
                 device=_get(nic, "device", "vrnic"),

@@ -18,6 +18,7 @@ from emu.control.locate import CONTROL_SOCKET
 from emu.control.server import ControlError, ControlServer, Stream
 from emu.events import Event, EventBus, Kind
 from emu.fabric.dgram import DatagramDevice
+from emu.fabric.port import Port
 from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
 from emu.lab.carrier import Carrier, uet_parameters
@@ -96,7 +97,7 @@ class LabServer:
     def _build(self) -> None:
         hierarchies = {node.name: Hierarchy() for node in self.lab.nodes}
         for nic in self.lab.nics:
-            port = self.switch.port(
+            end = self.switch.port(
                 nic.name,
                 loss=nic.loss,
                 trim=nic.trim,
@@ -107,7 +108,9 @@ class LabServer:
                 delay_ns=nic.delay_ns,
                 queueing=nic.queueing,
                 pause=self.lab.pause is not False,
+                pfc=nic.pfc,
             )
+            port: Port = self.switch.obeying(nic.name) if nic.pfc else end
             if nic.device == "virtio":
                 self.directory.mkdir(parents=True, exist_ok=True)
                 local, remote = network_paths(self.directory, nic.name)

@@ -133,6 +133,7 @@ class Nic:
     trim: float | None = None
     mark: float | None = None
     llr: bool | None = None
+    pfc: bool | None = None
     symbol_errors: float | None = None
     doorbells: str = "trapped"
     speed_mbps: float | None = None
@@ -186,6 +187,7 @@ class NicFunction:
     trim: float = 0.0
     mark: float = 0.0
     llr: bool = False
+    pfc: bool = False
     symbol_errors: float = 0.0
     doorbells: str = "trapped"
     queueing: Queueing = UNLIMITED
@@ -207,7 +209,8 @@ class Lab:
 
     ``loss`` is the probability (0 to below 1) that a frame vanishes on a link, ``trim`` that a link cuts the
     payload off a UET data packet and ``mark`` that it sets the ECN mark of a packet that allows it, both as a
-    congested switch does. With ``llr`` links repeat by themselves what they lost; ``symbol_errors`` is the
+    congested switch does. With ``llr`` links repeat by themselves what they lost, with ``pfc`` a crowded
+    switch pauses single priorities of a NIC by frames of priority flow control; ``symbol_errors`` is the
     probability of an error that a link corrects, for its counters. ``delay_us`` is a link's one-way delay in
     microseconds, ``seed`` what every random decision of the lab derives from, ``transport`` what the traffic
     of `vrnic` NICs uses, ``carry`` what the reliable connections of mlx5-compatible ones are on the wire.
@@ -231,6 +234,7 @@ class Lab:
     trim: float = 0.0
     mark: float = 0.0
     llr: bool = False
+    pfc: bool = False
     symbol_errors: float = 0.0
     carry: str = "roce"
     chaos: str = ""
@@ -335,6 +339,7 @@ class Lab:
                         trim=self.trim if nic.trim is None else nic.trim,
                         mark=self.mark if nic.mark is None else nic.mark,
                         llr=self.llr if nic.llr is None else nic.llr,
+                        pfc=self.pfc if nic.pfc is None else nic.pfc,
                         symbol_errors=self.symbol_errors if nic.symbol_errors is None else nic.symbol_errors,
                         doorbells=nic.doorbells,
                         queueing=self._queueing(

@@ -187,7 +187,6 @@ def incast(*, pfc: bool, dscps: tuple[int, int] = (26, 0)) -> tuple[Switch, dict
     to_b = [ip_frame(dscps[0], number, B, size=1000) for number in range(400)]
     to_c = [ip_frame(dscps[1], number, C) for number in range(100)]
 
-
     # As an adapter does that waits for its port: a little at a time.
     def feed() -> None:
         for queue in (to_b, to_c) if len(to_b) % 4 == 0 else (to_b,):

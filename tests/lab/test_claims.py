@@ -19,7 +19,14 @@ from emu.lab.claims import (
 from emu.lab.report import Check
 
 NIC = "node0.nic0"
-ERRORS = ("cqe_errors", "dma_errors", "protection_errors", "rx_icrc_encapsulated", "bad_mmio", "check_violations")
+ERRORS = (
+    "cqe_errors",
+    "dma_errors",
+    "protection_errors",
+    "rx_icrc_encapsulated",
+    "bad_mmio",
+    "check_violations",
+)
 
 RECORD: dict[str, object] = {
     "kernel": "put",

@@ -144,6 +144,7 @@ def test_any_text_is_a_lab_or_a_named_mistake(text: str) -> None:
                     trim=st.none() | st.floats(0, 0.5),
                     mark=st.none() | st.floats(0, 0.5),
                     llr=st.none() | st.booleans(),
+                    pfc=st.none() | st.booleans(),
                     symbol_errors=st.none() | st.floats(0, 0.5),
                     speed_mbps=st.none() | st.sampled_from([0, 8, 100.5, 400_000]),
                     secret=st.sampled_from([None, "", "0f" * 32]),

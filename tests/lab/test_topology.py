@@ -72,8 +72,12 @@ def test_a_nic_inherits_the_labs_impairments_unless_it_has_its_own() -> None:
     lab = Lab((Node("a", (Nic(), own)),), loss=0.1, delay_us=2, trim=0.2, mark=0.3)
     assert [(nic.loss, nic.delay_ns) for nic in lab.nics] == [(0.1, 2000), (0.5, 1500)]
     assert [(nic.trim, nic.mark) for nic in lab.nics] == [(0.2, 0.3), (0, 0.25)]
-    lab = Lab((Node("a", (Nic(), Nic(llr=False, symbol_errors=0))),), llr=True, symbol_errors=0.1)
-    assert [(nic.llr, nic.symbol_errors) for nic in lab.nics] == [(True, 0.1), (False, 0)]
+    nics = (Nic(), Nic(llr=False, pfc=False, symbol_errors=0))
+    lab = Lab((Node("a", nics),), llr=True, pfc=True, symbol_errors=0.1)
+    assert [(nic.llr, nic.pfc, nic.symbol_errors) for nic in lab.nics] == [
+        (True, True, 0.1),
+        (False, False, 0),
+    ]
 
 
 def test_every_nic_of_every_seed_draws_from_its_own_stream() -> None:
