@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from emu.nic.atomics import AtomicMasks
-from emu.nic.engine import EngineHost
+from emu.nic.payload import packet_payload
 from emu.nic.work import Opcode, SendRequest
 from emu.roce.element import Operation
 from emu.wire.headers import (
@@ -52,10 +52,3 @@ def atomic_head(request: SendRequest, operation: Operation) -> tuple[int, bytes]
     return operation.extended, pack_masked_atomic_eth(
         address, rkey, request.length, operand, compare, first & _U64, second & _U64
     )
-
-
-def packet_payload(host: EngineHost, request: SendRequest, offset: int, size: int) -> bytes:
-    """``size`` bytes at ``offset`` of the message. :raises ProtectionError: memory does not allow it."""
-    if request.inline is not None:
-        return request.inline[offset : offset + size]
-    return host.gather(request.sges, offset, size) if size else b""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.nic.engine import AsyncEvent, EngineHost, Packet, ProtectionError
+from emu.nic.payload import packet_payload
 from emu.nic.work import (
     AddressHandle,
     Cause,
@@ -176,12 +177,10 @@ class UudEngine:
     def _send(self, request: SendRequest, now: int) -> Failure | None:
         handle = request.handle
         assert handle is not None  # refused before
-        payload = request.inline
-        if payload is None:
-            try:
-                payload = self._host.gather(request.sges, 0, request.length) if request.length else b""
-            except ProtectionError as error:
-                return Failure(Status.LOC_PROT_ERR, Cause(error.cause), f"payload: {error.rule}")
+        try:
+            payload = packet_payload(self._host, request, 0, request.length)
+        except ProtectionError as error:
+            return Failure(Status.LOC_PROT_ERR, Cause(error.cause), f"payload: {error.rule}")
         header_data = IMMEDIATE | request.immediate & _U32 if request.opcode is Opcode.SEND_IMM else 0
         if request.solicited:
             header_data |= SOLICITED

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from emu.nic.engine import ProtectionError
+from emu.nic.payload import packet_payload
 from emu.nic.work import Cause, CompletionOpcode, Opcode, SendMode, SendRequest, Status
 from emu.uet.headers import ATOMIC_EXTENSION, COMPARE_SWAP, ResponseHeader, rendezvous, standard_request
 from emu.uet.outgoing import Failure, Outgoing
@@ -262,15 +263,12 @@ class Message:
         last = self._cursor == self._packets - 1
         payload = extension = b""
         if opcode in _PAYLOAD:
-            if request.inline is not None:
-                payload = request.inline[offset : offset + size]
-            elif size:
-                try:
-                    payload = self._engine.host.gather(request.sges, offset, size)
-                except ProtectionError as error:
-                    cause = Cause(error.cause)
-                    self._end(Failure(Status.LOC_PROT_ERR, cause, f"payload: {error.rule}"))
-                    return None
+            try:
+                payload = packet_payload(self._engine.host, request, offset, size)
+            except ProtectionError as error:
+                cause = Cause(error.cause)
+                self._end(Failure(Status.LOC_PROT_ERR, cause, f"payload: {error.rule}"))
+                return None
         elif opcode in _ATOMICS:
             extension, payload = self._operands()
         if self._eager is not None:
@@ -432,10 +430,8 @@ class Message:
         request = self.request
         if self._eager is None or offset < self._eager or offset + size > request.length or self.done:
             return None
-        if request.inline is not None:
-            return request.inline[offset : offset + size]
         try:
-            return self._engine.host.gather(request.sges, offset, size)
+            return packet_payload(self._engine.host, request, offset, size)
         except ProtectionError as error:
             self._end(Failure(Status.LOC_PROT_ERR, Cause(error.cause), f"payload: {error.rule}"))
             return None

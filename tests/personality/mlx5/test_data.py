@@ -119,6 +119,18 @@ def test_a_send_waits_for_a_receive_that_rings_no_doorbell(pair: Pair) -> None:
     assert (received.length, received.qpn, received.counter) == (3000, b.qp.number, 0)
 
 
+@pytest.mark.parametrize("carry", [1, 40, 150])
+def test_inline_data_in_front_of_data_in_memory(pair: Pair, carry: int) -> None:
+    a, b = pair.a, pair.b
+    a.fill(PAYLOAD)
+    pieces = data(a.memory + carry, 2000, a.key) + data(a.memory + carry + 2000, 1000, a.key)
+    a.qp.post(WqeOpcode.RDMA_WRITE, remote(b.memory, b.key), inline(PAYLOAD[:carry]), pieces)
+    pair.run()
+    assert b.held(carry + 3001) == PAYLOAD[: carry + 3000] + b"\0"
+    done = a.cq.poll()
+    assert done is not None and done.syndrome == 0
+
+
 def test_inline_data_and_several_slots(pair: Pair) -> None:
     a, b = pair.a, pair.b
     b.qp.receive((4096, b.key, b.memory))
@@ -244,7 +256,7 @@ def test_a_silent_peer_exhausts_the_retries(pair: Pair) -> None:
 BAD = {
     "opcode": (b"", 0x3F),
     "no segments": (b"", WqeOpcode.RDMA_WRITE),
-    "inline and gathered": (inline(b"x") + data(0, 16, 0x100), WqeOpcode.SEND),
+    "inline behind gathered": (data(0, 16, 0x100) + inline(b"x"), WqeOpcode.SEND),
     "inline beyond its end": (struct.pack(">I", 1 << 31 | 1000) + bytes(12), WqeOpcode.SEND),
     "inline result": (remote(0, 0) + inline(b"12345678"), WqeOpcode.RDMA_READ),
     "atomic of 4 bytes": (remote(0, 0) + bytes(16) + data(0, 4, 0x100), WqeOpcode.ATOMIC_FA),

@@ -9,8 +9,8 @@
               hop limit, source index and flow label (4), rgid (16)           UD
     remote    address (8) | rkey (4) | reserved                               WRITE, READ, atomics
     atomic    operands, see atomics.py                                        atomics
+    inline    1 << 31 | byte count (4) | bytes, padded to 16                  any number
     data      byte count (4) | lkey (4) | address (8)                         any number
-    inline    1 << 31 | byte count (4) | bytes, padded to 16                  any number, instead of data
 
 Source: ``struct mlx5_wqe_*`` in ``include/linux/mlx5/qp.h``.
 """
@@ -107,9 +107,10 @@ class BadSegment(Exception):
 
 
 def gather_list(wqe: bytes, at: int) -> tuple[list[Sge], bytes | None]:
-    """Data segments and inline bytes from byte ``at`` on. Never both: inline data ends up as the payload.
+    """Data segments and inline bytes from byte ``at`` on, which come first.
 
-    :raises BadSegment: inline bytes run past the descriptor, or both kinds are mixed.
+    :raises BadSegment: inline bytes run past the descriptor, or come behind data segments. (No library posts
+        the latter; a device could take it.)
     """
     sges: list[Sge] = []
     inline: bytes | None = None
@@ -118,6 +119,8 @@ def gather_list(wqe: bytes, at: int) -> tuple[list[Sge], bytes | None]:
         count, lkey, address = _DATA.unpack_from(wqe, at)
         if count & INLINE:
             size = count & INLINE_MASK
+            if sges:
+                raise BadSegment("inline data behind data segments")
             if at + 4 + size > end:
                 raise BadSegment(f"{size} bytes inline run past the descriptor")
             inline = (inline or b"") + wqe[at + 4 : at + 4 + size]
@@ -126,8 +129,6 @@ def gather_list(wqe: bytes, at: int) -> tuple[list[Sge], bytes | None]:
             # A count of 0 stands for the longest piece there is.
             sges.append(Sge(address, count or INLINE, lkey))
             at += UNIT
-    if sges and inline is not None:
-        raise BadSegment("inline data and data segments in one descriptor")
     return sges, inline
 
 
@@ -233,10 +234,9 @@ class SendFormat:
         if request.inline is not None and opcode in _RESULT_OPCODES:
             text = f"index {index}: opcode {opcode:#x} is about memory and takes no inline data"
             return _fault(index, slots, Rule.C29_UNSUPPORTED, Cause.BAD_LENGTH, text, known)
+        request.length = sum(sge.length for sge in request.sges)
         if request.inline is not None:
-            request.length = len(request.inline)
-        else:
-            request.length = sum(sge.length for sge in request.sges)
+            request.length += len(request.inline)
         if request.length > self._longest:
             text = f"index {index}: {request.length} bytes; the longest message has {self._longest}"
             return _fault(index, slots, Rule.NONE, Cause.BAD_LENGTH, text, known, Status.LOC_LEN_ERR)
