@@ -211,7 +211,8 @@ class SendRequest:
     ``index`` is the running index of its first slot and ``slots`` how many ring slots it takes, so the next
     element is at ``index + slots``. ``length`` is the payload in bytes (for READ: bytes asked for; for
     atomics 4 or 8). ``inline`` are the first bytes of the payload, those that were in the descriptor (None:
-    there were none). ``sges`` is the gather list of the others, or for READ and atomics the scatter list of the result. ``swap_add``/``compare`` are host integers.
+    there were none). ``sges`` is the gather list of the others, or for READ and atomics the scatter list of
+    the result. ``swap_add``/``compare`` are host integers.
     ``masks`` of an atomic say which of their bits count; None for all.
     ``rkey`` of SEND_INV is the key to invalidate at the peer.
     ``handle``, ``dest_qpn`` and ``qkey`` are for datagrams only. ``cookie`` is the personality's own, handed
