@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from emu.chaos.profile import Doorbells
 from emu.clock import Scheduler
 from emu.nic.interference import QueueOf
-from emu.pcie.bar import BarHandler
+from emu.pcie.bar import BarHandler, LosesDoorbells
 
 __all__ = ["RegisterPath"]
 
@@ -73,6 +73,8 @@ class RegisterPath:
             what = f"doorbell {write.data.hex()} at {write.offset:#x}"
             if rng.random() < settings.lose:
                 self._note(f"{what} is lost")
+                if isinstance(write.handler, LosesDoorbells):
+                    write.handler.lost(write.offset, write.data)
                 return
             if settings.collapse:
                 left = [other for other in self._waiting if other.queue != write.queue]

@@ -149,7 +149,8 @@ class IdleWatch:
         scheduler = self._nic.platform.scheduler
         if self._checks.on(Rule.C08_DBR) and self._behind(qp) is not None:
             scheduler.call_at(scheduler.now() + CONFIRM, partial(self._confirm_record, number, qp.doorbell))
-        if self._checks.on(Rule.C14_UNRUNG) and self._written(qp):
+        # Who hints says so when everybody waits.
+        if self._checks.on(Rule.C14_UNRUNG) and qp.pd.context.hints is None and self._written(qp):
             scheduler.call_at(scheduler.now() + UNRUNG, partial(self._confirm_unrung, number, qp.doorbell))
 
     def _behind(self, qp: QueuePair) -> tuple[int, int] | None:
@@ -206,7 +207,9 @@ class IdleWatch:
     def _still(self, number: int, ready: int, who: str) -> None:
         self._stalls.pop(number, None)
         qp = self._nic.qps.items.get(number)
-        if qp is None or ahead(ready, qp.doorbell) <= 0 or qp.doorbell != qp.completed:
+        if qp is None or qp.state is not QpState.RTS or qp.doorbell != qp.completed:
+            return
+        if ahead(ready, qp.doorbell) <= 0:
             return
         self._checks.report(
             Rule.C14_UNRUNG,

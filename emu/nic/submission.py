@@ -140,7 +140,7 @@ class Submission:
         for bits in (16, 24):
             width = 1 << bits
             whole = (qp.doorbell & -width | index) + (width if index < qp.doorbell & (width - 1) else 0)
-            if qp.doorbell >= width > index and (whole - qp.completed) & MASK <= qp.sq.size:
+            if index < width <= whole and (whole - qp.completed) & MASK <= qp.sq.size:
                 qp.refuse_doorbell(
                     Rule.C18_WRAP,
                     index,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 __all__ = ["Bar", "BarHandler", "BarMemory", "MemoryHandler"]
 
@@ -17,6 +17,14 @@ class BarHandler(Protocol):
 
     def write(self, offset: int, data: bytes) -> None:
         """A posted write of ``data`` at ``offset``."""
+
+
+@runtime_checkable
+class LosesDoorbells(Protocol):
+    """Registers that want to know of a write that a fault took away."""
+
+    def lost(self, offset: int, data: bytes) -> None:
+        """A write of ``data`` at ``offset`` was lost on its way."""
 
 
 class BarMemory(Protocol):

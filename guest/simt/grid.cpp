@@ -101,8 +101,8 @@ bool Grid::run(std::function<void()> body)
 			left--;
 			warp.done++;
 			cta.done++;
-			release(warp);
-			release(cta);
+			release(warp, running_ / WARP_LANES);
+			release(cta, static_cast<uint32_t>(warps_.size()) + agent().cta);
 		}
 	}
 	memory_.flush();
@@ -139,11 +139,12 @@ void Grid::maybe_give_way()
 		give_way(State::ready);
 }
 
-void Grid::release(Group &group)
+void Grid::release(Group &group, uint32_t number)
 {
 	if (!group.arrived || group.arrived + group.done < group.count)
 		return;
 	group.arrived = 0;
+	memory_.complete(number);
 	for (uint32_t lane = group.first; lane < group.first + group.count; lane++)
 		if (lanes_[lane].state == State::waiting) {
 			lanes_[lane].state = State::ready;
@@ -151,27 +152,29 @@ void Grid::release(Group &group)
 		}
 }
 
-void Grid::arrive(Group &group)
+void Grid::arrive(Group &group, uint32_t number)
 {
 	// A barrier orders the accesses before it for everybody who takes part, all of them in one CTA.
 	memory_.fence(agent(), Scope::cta);
+	memory_.arrive(agent(), number);
 	group.arrived++;
 	if (group.arrived + group.done == group.count) {
-		release(group);
+		release(group, number);
 		give_way(State::ready);
 	} else {
 		give_way(State::waiting);
 	}
+	memory_.leave(agent(), number);
 }
 
 void Grid::sync_warp()
 {
-	arrive(warps_[running_ / WARP_LANES].group);
+	arrive(warps_[running_ / WARP_LANES].group, running_ / WARP_LANES);
 }
 
 void Grid::sync_cta()
 {
-	arrive(ctas_[agent().cta]);
+	arrive(ctas_[agent().cta], static_cast<uint32_t>(warps_.size()) + agent().cta);
 }
 
 // Every lane's value, for every lane of the warp. Valid until the lane's next exchange but one.
@@ -183,7 +186,7 @@ const uint64_t *Grid::exchange(uint64_t value)
 
 	warp.turn[lane] = turn ^ 1;
 	warp.values[turn][lane] = value;
-	arrive(warp.group);
+	arrive(warp.group, running_ / WARP_LANES);
 	return warp.values[turn];
 }
 

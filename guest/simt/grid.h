@@ -95,8 +95,8 @@ private:
 
 	static void enter();
 	void give_way(State state);
-	void arrive(Group &group);
-	void release(Group &group);
+	void arrive(Group &group, uint32_t number);
+	void release(Group &group, uint32_t number);
 
 	Shape shape_;
 	Memory &memory_;

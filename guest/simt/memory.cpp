@@ -77,25 +77,27 @@ bool Memory::in_host_memory(uintptr_t address) const
 	return false;
 }
 
-void Memory::report(const char *rule, std::string text)
+void Memory::report(const char *rule, std::string text, const Evidence &evidence)
 {
+	bus_.violated(rule, evidence);
 	if (violations_.size() < MAX_VIOLATIONS)
 		violations_.push_back({ rule, std::move(text) });
 }
 
 void Memory::note_atomic(Agent who, const void *address, Scope scope)
 {
-	auto [found, fresh] = atomics_.try_emplace(address, Sharing{ who.cta, false, false, false });
+	auto [found, fresh] = atomics_.try_emplace(address, Sharing{ who, false, false, false });
 	Sharing &sharing = found->second;
 
 	(void)fresh;
 	sharing.narrow |= scope == Scope::cta;
-	sharing.shared |= sharing.cta != who.cta;
+	sharing.shared |= sharing.first.cta != who.cta;
 	if (!sharing.narrow || !sharing.shared || sharing.reported)
 		return;
 	sharing.reported = true;
-	report("C10", "CTA " + std::to_string(who.cta) + " and CTA " + std::to_string(sharing.cta) +
-			      " update one word with CTA scope; a word that CTAs share needs gpu scope");
+	report("C10", "CTA " + std::to_string(who.cta) + " and CTA " + std::to_string(sharing.first.cta) +
+			      " update one word with CTA scope; a word that CTAs share needs gpu scope",
+	       { who, sharing.first, address });
 }
 
 void DirectMemory::load(Agent, const void *address, void *value, size_t size)
@@ -103,14 +105,20 @@ void DirectMemory::load(Agent, const void *address, void *value, size_t size)
 	read_memory(value, address, size);
 }
 
+void DirectMemory::look(Agent, const void *address, void *value, size_t size)
+{
+	read_memory(value, address, size);
+}
+
 void DirectMemory::store(Agent who, void *address, const void *value, size_t size)
 {
-	bus_.storing(who, address, size);
+	bus_.storing(who, address, value, size);
 	write_memory(address, value, size);
 }
 
-void DirectMemory::mmio(Agent, volatile void *address, uint64_t value, size_t size)
+void DirectMemory::mmio(Agent who, volatile void *address, uint64_t value, size_t size)
 {
+	bus_.ringing(who, address, value, size);
 	bus_.doorbell(address, value, size);
 }
 
@@ -129,6 +137,7 @@ uint64_t DirectMemory::update(Agent who, void *address, size_t size, Scope scope
 	read_memory(&old, address, size);
 	fresh = change(old, a, b);
 	write_memory(address, &fresh, size);
+	bus_.updated(who, address, old, fresh);
 	return old;
 }
 
@@ -153,6 +162,8 @@ WeakMemory::WeakMemory(Bus &bus, uint64_t seed, uint32_t lanes, uint32_t ctas) :
 		ctas_.push_back({ {}, &gpu_, cta });
 	for (uint32_t lane = 0; lane < lanes; lane++)
 		lanes_.push_back({ {}, &ctas_[lane / (lanes / ctas)], lane });
+	if (lanes <= Clocks::MOST_LANES)
+		clocks_ = std::make_unique<Clocks>(lanes);
 }
 
 void WeakMemory::push(Buffer &buffer, const Entry &entry)
@@ -239,13 +250,22 @@ void WeakMemory::view(Agent who, uintptr_t address, void *value, size_t size) co
 void WeakMemory::load(Agent who, const void *address, void *value, size_t size)
 {
 	view(who, reinterpret_cast<uintptr_t>(address), value, size);
+	if (clocks_)
+		clocks_->read(who, address, Scope::gpu);
+}
+
+void WeakMemory::look(Agent who, const void *address, void *value, size_t size)
+{
+	view(who, reinterpret_cast<uintptr_t>(address), value, size);
 }
 
 void WeakMemory::store(Agent who, void *address, const void *value, size_t size)
 {
 	Entry entry = { reinterpret_cast<uintptr_t>(address), static_cast<uint8_t>(size), false, {} };
 
-	bus_.storing(who, address, size);
+	bus_.storing(who, address, value, size);
+	if (clocks_)
+		clocks_->store(who, address, size);
 	memcpy(entry.data, value, size);
 	push(lanes_[who.lane], entry);
 }
@@ -254,12 +274,15 @@ void WeakMemory::mmio(Agent who, volatile void *address, uint64_t value, size_t 
 {
 	Entry entry = { reinterpret_cast<uintptr_t>(address), static_cast<uint8_t>(size), true, {} };
 
+	bus_.ringing(who, address, value, size);
 	memcpy(entry.data, &value, size);
 	push(lanes_[who.lane], entry);
 }
 
 void WeakMemory::fence(Agent who, Scope scope)
 {
+	if (clocks_)
+		clocks_->fence(who, scope);
 	drain_all(lanes_[who.lane]);
 	if (scope != Scope::cta)
 		drain_all(ctas_[who.cta]);
@@ -275,6 +298,10 @@ uint64_t WeakMemory::update(Agent who, void *address, size_t size, Scope scope, 
 	uint64_t old = 0, fresh;
 
 	note_atomic(who, address, scope);
+	if (clocks_) {
+		clocks_->read(who, address, scope);
+		clocks_->publish(who, address, scope);
+	}
 	drain_touching(lanes_[who.lane], at, size);
 	if (scope == Scope::cta) {
 		Entry entry = { at, static_cast<uint8_t>(size), false, {} };
@@ -283,6 +310,7 @@ uint64_t WeakMemory::update(Agent who, void *address, size_t size, Scope scope, 
 		fresh = change(old, a, b);
 		memcpy(entry.data, &fresh, size);
 		push(ctas_[who.cta], entry);
+		bus_.updated(who, address, old, fresh);
 		return old;
 	}
 	drain_touching(ctas_[who.cta], at, size);
@@ -290,7 +318,38 @@ uint64_t WeakMemory::update(Agent who, void *address, size_t size, Scope scope, 
 	read_memory(&old, address, size);
 	fresh = change(old, a, b);
 	write_memory(address, &fresh, size);
+	bus_.updated(who, address, old, fresh);
 	return old;
+}
+
+void WeakMemory::arrive(Agent who, uint32_t group)
+{
+	if (clocks_)
+		clocks_->arrive(who, group);
+}
+
+void WeakMemory::complete(uint32_t group)
+{
+	if (clocks_)
+		clocks_->complete(group);
+}
+
+void WeakMemory::leave(Agent who, uint32_t group)
+{
+	if (clocks_)
+		clocks_->leave(who, group);
+}
+
+void WeakMemory::acquire(Agent who)
+{
+	if (clocks_)
+		clocks_->acquire(who);
+}
+
+void WeakMemory::published(Agent who, const void *address, Scope scope)
+{
+	if (clocks_)
+		clocks_->publish(who, address, scope);
 }
 
 void WeakMemory::tick(bool idle)
@@ -319,6 +378,17 @@ void WeakMemory::flush()
 		drain_all(cta);
 	drain_all(gpu_);
 	bus_.drain();
+}
+
+bool WeakMemory::settled() const
+{
+	for (const Buffer &lane : lanes_)
+		if (!lane.entries.empty())
+			return false;
+	for (const Buffer &cta : ctas_)
+		if (!cta.entries.empty())
+			return false;
+	return gpu_.entries.empty();
 }
 
 std::string WeakMemory::pending(const void *address, size_t size) const

@@ -18,23 +18,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "clocks.h"
 #include "random.h"
+#include "scope.h"
 
 namespace simt {
 
-enum class Scope { cta, gpu, sys };
-
-// Who accesses: numbers in the grid.
-struct Agent {
-	uint32_t lane;
-	uint32_t cta;
-};
-
 // What an atomic makes of the old value and its two operands.
 using Change = uint64_t (*)(uint64_t old, uint64_t a, uint64_t b);
+
+// What a broken rule is about, beside its sentence. What does not matter is 0.
+struct Evidence {
+	Agent who = {};
+	Agent other = {};  // who accessed before
+	const void *address = nullptr;
+	const void *flag = nullptr;  // what stood for the memory at @address
+};
+
+// What a lane waits for: see enum vrnic_hint_wait.
+enum class Wait { completion = 1, turn, doorbell, lock };
 
 // What memory needs of the machine below it.
 class Bus {
@@ -44,8 +50,18 @@ public:
 	virtual void doorbell(volatile void *address, uint64_t value, size_t size) = 0;
 	// Empty the write-combining buffers of the CPU that plays the GPU.
 	virtual void drain() = 0;
-	// @who is about to store.
-	virtual void storing(Agent who, const void *address, size_t size) = 0;
+	// @who is about to store the bytes at @value.
+	virtual void storing(Agent who, const void *address, const void *value, size_t size) = 0;
+	// @who is about to store to the doorbell page; it may reach the NIC later.
+	virtual void ringing(Agent who, volatile void *address, uint64_t value, size_t size) = 0;
+	// @who updated a word.
+	virtual void updated(Agent who, const void *address, uint64_t old, uint64_t fresh) = 0;
+	// A rule was broken that only this side can see.
+	virtual void violated(const char *rule, const Evidence &evidence) = 0;
+	// @who waits, until told otherwise; @ready: index below which every WQE of the queue pair is written.
+	virtual void waiting(Agent who, uint32_t qpn, Wait wait, uint64_t index, uint64_t ready) = 0;
+	// @who uses the queue pair for rank @pe, from running index @index on.
+	virtual void using_for(Agent who, uint32_t qpn, uint64_t index, uint32_t pe) = 0;
 };
 
 // A broken rule that only the submitter's side can see.
@@ -62,6 +78,8 @@ public:
 	virtual ~Memory() = default;
 
 	virtual void load(Agent who, const void *address, void *value, size_t size) = 0;
+	// As load, without being an access of the lane's.
+	virtual void look(Agent who, const void *address, void *value, size_t size) = 0;
 	virtual void store(Agent who, void *address, const void *value, size_t size) = 0;
 	virtual void mmio(Agent who, volatile void *address, uint64_t value, size_t size) = 0;
 	virtual void fence(Agent who, Scope scope) = 0;
@@ -72,6 +90,11 @@ public:
 	virtual void tick(bool idle) = 0;
 	// Everything drains: the kernel ended.
 	virtual void flush() = 0;
+	// Whether nothing is on its way.
+	virtual bool settled() const
+	{
+		return true;
+	}
 	// What is still on its way to @size bytes at @address, as a phrase; empty when nothing is.
 	virtual std::string pending(const void *address, size_t size) const = 0;
 
@@ -84,7 +107,37 @@ public:
 	// C10: atomics on one address by several CTAs need more than CTA scope.
 	void note_atomic(Agent who, const void *address, Scope scope);
 
-	void report(const char *rule, std::string text);
+	void report(const char *rule, std::string text, const Evidence &evidence = {});
+	// Barriers, by number of the group; and an acquire without a fence.
+	virtual void arrive(Agent, uint32_t)
+	{
+	}
+	virtual void complete(uint32_t)
+	{
+	}
+	virtual void leave(Agent, uint32_t)
+	{
+	}
+	virtual void acquire(Agent)
+	{
+	}
+	// @who publishes, by a release store of scope @scope.
+	virtual void published(Agent, const void *, Scope)
+	{
+	}
+	// What lanes know of each other's stores; null where that is not followed.
+	virtual Clocks *clocks()
+	{
+		return nullptr;
+	}
+	Scope needed(const void *address) const
+	{
+		return in_host_memory(reinterpret_cast<uintptr_t>(address)) ? Scope::sys : Scope::gpu;
+	}
+	Bus &bus()
+	{
+		return bus_;
+	}
 	const std::vector<Violation> &violations() const
 	{
 		return violations_;
@@ -103,7 +156,7 @@ protected:
 
 private:
 	struct Sharing {
-		uint32_t cta;
+		Agent first;
 		bool narrow;
 		bool shared;
 		bool reported;
@@ -118,6 +171,7 @@ class DirectMemory : public Memory {
 public:
 	using Memory::Memory;
 	void load(Agent who, const void *address, void *value, size_t size) override;
+	void look(Agent who, const void *address, void *value, size_t size) override;
 	void store(Agent who, void *address, const void *value, size_t size) override;
 	void mmio(Agent who, volatile void *address, uint64_t value, size_t size) override;
 	void fence(Agent who, Scope scope) override;
@@ -132,6 +186,7 @@ class WeakMemory : public Memory {
 public:
 	WeakMemory(Bus &bus, uint64_t seed, uint32_t lanes, uint32_t ctas);
 	void load(Agent who, const void *address, void *value, size_t size) override;
+	void look(Agent who, const void *address, void *value, size_t size) override;
 	void store(Agent who, void *address, const void *value, size_t size) override;
 	void mmio(Agent who, volatile void *address, uint64_t value, size_t size) override;
 	void fence(Agent who, Scope scope) override;
@@ -140,6 +195,16 @@ public:
 	void tick(bool idle) override;
 	void flush() override;
 	std::string pending(const void *address, size_t size) const override;
+	bool settled() const override;
+	void arrive(Agent who, uint32_t group) override;
+	void complete(uint32_t group) override;
+	void leave(Agent who, uint32_t group) override;
+	void acquire(Agent who) override;
+	void published(Agent who, const void *address, Scope scope) override;
+	Clocks *clocks() override
+	{
+		return clocks_.get();
+	}
 
 private:
 	struct Entry {
@@ -172,6 +237,7 @@ private:
 	std::vector<Buffer> lanes_;
 	std::vector<Buffer> ctas_;
 	Buffer gpu_;
+	std::unique_ptr<Clocks> clocks_;
 };
 
 } // namespace simt

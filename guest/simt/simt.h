@@ -105,6 +105,9 @@ inline void fence(Scope scope)
 // compiler must be kept from it.
 inline void acquire(Scope)
 {
+	Grid *grid = Grid::current();
+
+	grid->memory().acquire(grid->agent());
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
@@ -131,6 +134,26 @@ void st(T *address, std::common_type_t<T> value, Order order = Order::relaxed, S
 	if (order == Order::release)
 		grid->memory().fence(grid->agent(), scope);
 	grid->memory().store(grid->agent(), address, &value, sizeof(value));
+	if (order == Order::release)
+		grid->memory().published(grid->agent(), address, scope);
+}
+
+// What a lane says of itself, for the rules that need it; without effect on what it does.
+
+// It waits for @index of a queue pair, whose WQEs below @ready are written.
+inline void note_wait(uint32_t qpn, Wait wait, uint64_t index, uint64_t ready)
+{
+	Grid *grid = Grid::current();
+
+	grid->memory().bus().waiting(grid->agent(), qpn, wait, index, ready);
+}
+
+// It uses a queue pair for rank @pe, from @index on.
+inline void note_use(uint32_t qpn, uint64_t index, uint32_t pe)
+{
+	Grid *grid = Grid::current();
+
+	grid->memory().bus().using_for(grid->agent(), qpn, index, pe);
 }
 
 // One store of 16 bytes, 16-byte aligned.

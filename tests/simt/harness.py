@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from emu.chaos import Profile
+from emu.checks.rule import Action, Rule
 from emu.clock import MS, US, VirtualScheduler
 from emu.events import Event, EventBus, Kind
 from emu.fabric.switch import Switch
-from emu.nic.checks import Rule
 from emu.nic.work import Cause, QpState, Status
 from emu.personality.vrnic.contract.codes import AdminOpcode, MrFlags
 from emu.personality.vrnic.contract.commands import NO_EQ, NO_RECEIVE_RING
@@ -44,6 +44,8 @@ LINK_DELAY = 1500
 PATIENCE = 30.0
 """Seconds a rank may compute between two requests."""
 SYNC_DELAY = 1 * MS
+LINGER = 3000 * MS
+"""How long NICs go on after the last program has ended."""
 IDLE_ROUNDS = 24
 """Idle requests in a row, of each rank, before time jumps to the next timer."""
 
@@ -132,7 +134,14 @@ class Harness:
     """Ranks that take turns."""
 
     def __init__(
-        self, argv: Sequence[str], ranks: int, seed: int, loss: float, chaos: Profile | None, relaxed: bool
+        self,
+        argv: Sequence[str],
+        ranks: int,
+        seed: int,
+        loss: float,
+        chaos: Profile | None,
+        relaxed: bool,
+        off: Sequence[Rule] = (),
     ) -> None:
         self.clock = VirtualScheduler()
         self.random = random.Random(seed)
@@ -159,6 +168,11 @@ class Harness:
             machine.event_bus.mask = Kind.CHECK.bit
             self.ranks.append(Rank(number, machine, argv))
 
+        nics = [rank.machine.nic for rank in self.ranks]
+        for nic in nics:
+            nic.checks.join(nics)
+            nic.checks.configure(dict.fromkeys(off, Action.OFF))
+
     def _note(self, event: Event) -> None:
         assert event.value is not None
         self.device_rules.append(Rule(event.value).code)
@@ -171,6 +185,8 @@ class Harness:
                     rank.listen()
             live = [rank for rank in self.ranks if not rank.ended]
             if not live:
+                # What programs left behind is looked at some time later.
+                self.clock.run(until=self.clock.now() + LINGER)
                 return
             able = [rank for rank in live if self._able(rank)]
             assert able, f"nobody can go on: {[rank.pending for rank in live]}"
@@ -257,6 +273,17 @@ class Harness:
         )
         return [f"{reply.object:x}"]
 
+    def _hints(self, rank: Rank, *texts: str) -> list[str]:
+        address, key, log_size = (int(text, 16) for text in texts)
+        rank.driver.command(
+            AdminOpcode.SET_HINTS,
+            ctx=rank.driver.ctx,
+            ring_address=address,
+            ring_key=key,
+            log_size=log_size,
+        )
+        return []
+
     def _identify(self, rank: Rank) -> list[str]:
         found = rank.driver.gid()
         return [found.gid.hex(), found.mac.hex()]
@@ -268,9 +295,8 @@ class Harness:
         return [self.ranks[number].offers[rank.number][taken]]
 
     def _connect(self, rank: Rank, *words: str) -> list[str]:
-        own, other = (
-            dict(field.split("=") for field in line.split()[1:]) for line in " ".join(words).split("|")
-        )
+        *lines, retries = " ".join(words).split("|")
+        own, other = (dict(field.split("=") for field in line.split()[1:]) for line in lines)
         qp = Qp(rank.driver, int(own["qpn"], 16), 0, 0, 0, 0, 0, 0, True)
         rank.driver.to_init(qp)
         rank.driver.to_rtr(
@@ -280,7 +306,7 @@ class Harness:
             dest_mac=bytes.fromhex(other["mac"]),
             rq_psn=int(other["psn"], 16),
         )
-        rank.driver.to_rts(qp, sq_psn=int(own["psn"], 16))
+        rank.driver.to_rts(qp, sq_psn=int(own["psn"], 16), retry_cnt=int(retries, 16))
         return []
 
     def _sync(self, rank: Rank) -> list[str]:
@@ -328,6 +354,7 @@ def run_kernel(
     loss: float = 0.0,
     chaos: Profile | None = None,
     relaxed: bool = False,
+    off: Sequence[Rule] = (),
 ) -> Outcome:
     """Run a kernel of ``vrnic-simt`` on ``ranks`` ranks until all have ended.
 
@@ -335,6 +362,7 @@ def run_kernel(
     :param seed: of the kernel, of the order in which ranks take turns, of loss and of chaos.
     :param chaos: what all NICs are under.
     :param relaxed: register memory with relaxed ordering.
+    :param off: rules that nobody looks for.
     """
     harness = Harness(
         [str(program), *arguments.split(), "--seed", str(seed)],
@@ -343,6 +371,7 @@ def run_kernel(
         loss,
         chaos,
         relaxed,
+        off,
     )
     try:
         harness.run()

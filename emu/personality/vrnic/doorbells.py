@@ -89,6 +89,12 @@ class Doorbells:
                 return
         self._other(offset, data)
 
+    def lost(self, offset: int, data: bytes) -> None:
+        """A fault took this store away; see :class:`emu.pcie.bar.LosesDoorbells`."""
+        watch, value = self._nic.checks.watch, int.from_bytes(data, "little")
+        if watch is not None and len(data) == 8 and value >> DOORBELL_TYPE_SHIFT == _SQ_TOP:
+            watch.idle.lost(value >> _SHIFT & _MASK, value & _INDEX_MASK)
+
     def _other(self, offset: int, data: bytes) -> None:
         page, register = offset >> _PAGE_SHIFT, offset & _PAGE_MASK
         if len(data) != 8 or offset & 7:

@@ -30,6 +30,22 @@ enum class Mutation {
 	swap_keys,
 	misaligned_atomic,
 	four_byte_atomic,
+	drop_lock,
+	narrow_index,
+	narrow_doorbell,
+	swap_index,
+	change_wqe,
+	reuse_result,
+	ignore_errors,
+	unclean_cq,
+	unclean_ring,
+	pe_major,
+	stale_psn,
+	no_retries,
+	narrow_ring_fence,
+	drop_block_barrier,
+	garbage_hints,
+	narrow_signal,
 };
 
 struct MutationName {

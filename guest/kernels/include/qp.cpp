@@ -34,26 +34,39 @@ const MutationName mutations[] = {
 	{ Mutation::drop_fence, "drop-fence", "no fence between data on one QP and what announces it on another" },
 	{ Mutation::swap_keys, "swap-keys", "swap the bytes of a key that has them in order" },
 	{ Mutation::misaligned_atomic, "misaligned-atomic", "aim an atomic 4 bytes beside its target" },
-	{ Mutation::four_byte_atomic, "four-byte-atomic", "ask for an atomic on 4 bytes" },
+	{ Mutation::four_byte_atomic, "four-byte-atomic", "flag an atomic as one on 4 bytes, and give it 8" },
+	{ Mutation::drop_lock, "drop-lock", "store record and doorbell without the queue pair's lock" },
+	{ Mutation::narrow_index, "narrow-index", "keep 16 bits of the running index in WQEs" },
+	{ Mutation::narrow_doorbell, "narrow-doorbell", "keep 16 bits of the running index in doorbells" },
+	{ Mutation::swap_index, "swap-index", "write the running index of WQEs in the other byte order" },
+	{ Mutation::change_wqe, "change-wqe", "store to a WQE once more after its doorbell" },
+	{ Mutation::reuse_result, "reuse-result", "let two atomics in flight return to one result cell" },
+	{ Mutation::ignore_errors, "ignore-errors", "take a completion with an error for none at all" },
+	{ Mutation::unclean_cq, "unclean-cq", "leave what was in the memory of a CQ" },
+	{ Mutation::unclean_ring, "unclean-ring", "leave what was in the memory of a send ring" },
+	{ Mutation::pe_major, "pe-major", "take queue pairs out of an array that is laid out the other way" },
+	{ Mutation::stale_psn, "stale-psn", "expect another first PSN than the peer sends" },
+	{ Mutation::no_retries, "no-retries", "connect without retries" },
+	{ Mutation::narrow_ring_fence, "narrow-ring-fence", "fence for the GPU where the NIC reads host memory" },
+	{ Mutation::drop_block_barrier, "drop-block-barrier", "post what a CTA wrote without a barrier before" },
+	{ Mutation::garbage_hints, "garbage-hints", "write random bytes into the hint ring" },
+	{ Mutation::narrow_signal, "narrow-signal", "add 4 bytes to a signal of 8" },
 	{ Mutation::none, nullptr, nullptr },
 };
 
-void Qp::spin(const char *what, uint64_t index)
+void Qp::spin(simt::Wait wait, uint64_t index)
 {
+	static const char *const names[] = { "", "completion of", "turn of", "doorbell for", "doorbell lock for" };
+
 	if (static_cast<int64_t>(clock() - deadline) > 0) {
 		uint64_t is_ready = simt::ld(&ready), is_produced = simt::ld(&produced);
 
-		// A ready WQE that nobody rings is the submitter's own mistake: the NIC cannot know of it.
-		if (is_ready > is_produced)
-			simt::Grid::current()->memory().report(
-				"C14", "QP " + std::to_string(qpn) + ": WQEs up to index " + std::to_string(is_ready) +
-					       " are ready, the last doorbell covers those before " +
-					       std::to_string(is_produced) + "; whoever is last must ring");
-		simt::fail(std::string("gave up waiting for ") + what + " index " + std::to_string(index) + " of QP " +
+		simt::fail(std::string("gave up waiting for ") + names[static_cast<int>(wait)] + " index " + std::to_string(index) + " of QP " +
 			   std::to_string(qpn) + " (reserved " + std::to_string(simt::ld(&reserved)) + ", ready " +
 			   std::to_string(is_ready) + ", rung " + std::to_string(is_produced) + ", completed " +
 			   std::to_string(simt::ld(&completed)) + ")");
 	}
+	simt::note_wait(qpn, wait, index, simt::ld(&ready));
 	simt::pause();
 }
 
@@ -68,6 +81,8 @@ void Qp::take(uint64_t commit, uint64_t done)
 	// Only 16 bits of the index: enough, a ring is shorter. What is behind us is an old CQE.
 	uint16_t advance = static_cast<uint16_t>(static_cast<uint16_t>(commit >> 32) + 1 - done);
 
+	if ((commit >> 48 & 0xff) && mutated(Mutation::ignore_errors))
+		return;
 	if (commit >> 48 & 0xff)
 		fail("index " + std::to_string(commit >> 32 & 0xffff) + " (low 16 bits) completed with " +
 		     vrnic_wc_status_name(static_cast<uint32_t>(commit >> 48 & 0xff)));
@@ -84,7 +99,7 @@ void Qp::poll()
 	switch (completion) {
 	case Completion::counter:
 		// Every WQE counts, and they complete in order.
-		if (uint64_t errors = le64toh(simt::ld(words + 1, Order::acquire, Scope::sys)))
+		if (uint64_t errors = mutated(Mutation::ignore_errors) ? 0 : le64toh(simt::ld(words + 1, Order::acquire, Scope::sys)))
 			fail(std::to_string(errors) + " WQEs failed, by the CQ's counter");
 		simt::atomic_max(&completed, start + le64toh(simt::ld(words, Order::acquire, Scope::sys)), scope());
 		break;
@@ -130,7 +145,7 @@ void Qp::wait_completed(uint64_t end)
 		poll();
 		if (simt::ld(&completed) >= end)
 			break;
-		spin("completion of", end - 1);
+		spin(simt::Wait::completion, end - 1);
 	}
 	simt::acquire(Scope::sys);
 }
@@ -153,6 +168,10 @@ void Qp::fill(uint64_t index, const Wqe &wqe)
 
 	if (mutated(Mutation::masked_index))
 		number &= depth - 1;
+	if (mutated(Mutation::narrow_index))
+		number &= 0xffff;
+	if (mutated(Mutation::swap_index))
+		number = __builtin_bswap32(number);
 	if (mutated(Mutation::masked_phase))
 		distance &= depth - 1;
 	if (vrnic_phase(distance, log_depth))
@@ -176,7 +195,7 @@ void Qp::publish(uint64_t base, uint32_t count)
 	if (mutated(Mutation::ring_before_ready))
 		ring(simt::ld(&reserved));
 	while (simt::atomic_cas(&ready, base, end, scope()) != base)
-		spin("turn of", base);
+		spin(simt::Wait::turn, base);
 	simt::acquire(scope());
 	if ((end == simt::ld(&reserved) && !mutated(Mutation::forget_last_doorbell)) ||
 	    (base - start) / batch != (end - start) / batch)
@@ -185,8 +204,13 @@ void Qp::publish(uint64_t base, uint32_t count)
 
 void Qp::ring(uint64_t end)
 {
+	if (mutated(Mutation::drop_lock)) {
+		if (simt::atomic_max(&produced, end, scope()) < end)
+			store_doorbell(end);
+		return;
+	}
 	while (simt::atomic_exchange(&lock, 1, scope()))
-		spin("doorbell lock for", end);
+		spin(simt::Wait::lock, end);
 	simt::acquire(scope());
 	if (simt::atomic_max(&produced, end, scope()) < end)
 		store_doorbell(end);
@@ -199,14 +223,15 @@ void Qp::store_doorbell(uint64_t end)
 	uint32_t index = static_cast<uint32_t>(end);
 	uint64_t doorbell = htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qpn, index));
 	volatile uint64_t *target = doorbells + VRNIC_DB_SQ / 8;
+	simt::Scope reach = mutated(Mutation::narrow_ring_fence) ? simt::Scope::gpu : nic_scope;
 
 	if (!mutated(Mutation::drop_ring_fence))
-		simt::fence(nic_scope);
+		simt::fence(reach);
 	if (ring_twice)
 		simt::mmio_st64(target, doorbell);
 	simt::st(dbr + (mutated(Mutation::dbr_dword0) ? 0 : 1), htole32(index));
 	if (!mutated(Mutation::drop_ring_fence))
-		simt::fence(nic_scope);
+		simt::fence(reach);
 	if (mutated(Mutation::swap_doorbell))
 		doorbell = doorbell << 32 | doorbell >> 32;
 	if (mutated(Mutation::split_doorbell)) {
@@ -217,6 +242,12 @@ void Qp::store_doorbell(uint64_t end)
 	} else {
 		simt::mmio_st64(target, doorbell);
 	}
+	if (mutated(Mutation::change_wqe)) {
+		auto *immediate = reinterpret_cast<uint32_t *>(sq + ((end - 1) & (depth - 1)) * (VRNIC_WQE_SIZE / 8)) + 3;
+
+		simt::st(immediate, 0x55aa55aau);
+		simt::fence(reach);
+	}
 	simt::atomic_add(&rings, 1, Scope::gpu);
 }
 
@@ -225,7 +256,7 @@ void Qp::quiet()
 	uint64_t end = simt::ld(&ready, Order::acquire, scope());
 
 	while (simt::ld(&produced) < end)
-		spin("doorbell for", end - 1);
+		spin(simt::Wait::doorbell, end - 1);
 	wait_completed(end);
 }
 

@@ -65,7 +65,7 @@ struct Qp {
 	void store_doorbell(uint64_t end);
 
 private:
-	void spin(const char *what, uint64_t index);
+	void spin(simt::Wait wait, uint64_t index);
 	void poll();
 	void poll_ring(uint64_t done);
 	void take(uint64_t commit, uint64_t done);

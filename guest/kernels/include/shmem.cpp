@@ -13,10 +13,11 @@ uint32_t Shmem::rkey(uint32_t pe) const
 }
 
 // One lane alone.
-void Shmem::submit(Qp &qp, Wqe wqe)
+void Shmem::submit(uint32_t pe, Qp &qp, Wqe wqe)
 {
 	uint64_t index = qp.reserve(1);
 
+	simt::note_use(qp.qpn, index, pe);
 	wqe.set_flags(VRNIC_WQE_SIGNAL);
 	qp.fill(index, wqe);
 	qp.publish(index, 1);
@@ -31,11 +32,13 @@ void Shmem::submit_warp(uint32_t pe, uint32_t q, Wqe wqe)
 	uint64_t base = 0;
 
 	if (!together) {
-		submit(own, wqe);
+		submit(pe, own, wqe);
 		return;
 	}
-	if (lane == 0)
+	if (lane == 0) {
 		base = own.reserve(simt::WARP_LANES);
+		simt::note_use(own.qpn, base, pe);
+	}
 	base = simt::shfl(base, 0);
 	if (lane == simt::WARP_LANES - 1)
 		wqe.set_flags(VRNIC_WQE_SIGNAL);
@@ -53,7 +56,7 @@ void Shmem::submit_warp(uint32_t pe, uint32_t q, Wqe wqe)
 
 void Shmem::put(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
 {
-	submit(qp(pe, q), Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
+	submit(pe, qp(pe, q), Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
 }
 
 void Shmem::put_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
@@ -64,7 +67,8 @@ void Shmem::put_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32
 void Shmem::put_block(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
 {
 	// Every lane may have written a part of the payload.
-	simt::syncthreads();
+	if (!mutated(Mutation::drop_block_barrier))
+		simt::syncthreads();
 	if (simt::warp_id() == 0 && simt::lane_id() == 0)
 		put(pe, q, to, from, size);
 	simt::syncthreads();
@@ -81,7 +85,7 @@ void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint
 
 	if (mutated(Mutation::signal_on_other_qp)) {
 		put(pe, q, to, from, size);
-		submit(qp(pe, (q + 1) % qps), change);
+		submit(pe, qp(pe, (q + 1) % qps), change);
 		return;
 	}
 
@@ -95,12 +99,12 @@ void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint
 
 void Shmem::get(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
 {
-	submit(qp(pe, q), Wqe::transfer(VRNIC_OP_READ, address + to, lkey, remote(pe, from), rkey(pe), size));
+	submit(pe, qp(pe, q), Wqe::transfer(VRNIC_OP_READ, address + to, lkey, remote(pe, from), rkey(pe), size));
 }
 
 void Shmem::p(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
 {
-	submit(qp(pe, q), Wqe::inlined(&value, sizeof(value), remote(pe, to), rkey(pe)));
+	submit(pe, qp(pe, q), Wqe::inlined(&value, sizeof(value), remote(pe, to), rkey(pe)));
 }
 
 void Shmem::p_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
@@ -115,18 +119,24 @@ Wqe Shmem::adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) cons
 
 	if (mutated(Mutation::four_byte_atomic))
 		wqe.set_flags(VRNIC_WQE_OPERAND_4B);
+	if (mutated(Mutation::narrow_signal)) {
+		wqe.set_flags(VRNIC_WQE_OPERAND_4B);
+		wqe.word[3] = htole64((le64toh(wqe.word[3]) & 0xffffffff) | 4ull << 32);
+	}
 	return wqe;
 }
 
 void Shmem::add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
 {
-	submit(qp(pe, q), adder(pe, to, value, sink));
+	submit(pe, qp(pe, q), adder(pe, to, value, sink));
 }
 
 // The lane's own result cell is free again when this returns.
-uint64_t Shmem::fetch(Qp &own, const Wqe &wqe)
+uint64_t Shmem::fetch(uint32_t pe, Qp &own, const Wqe &wqe)
 {
-	submit(own, wqe);
+	submit(pe, own, wqe);
+	if (mutated(Mutation::reuse_result))
+		submit(pe, own, wqe);
 	own.quiet();
 	return le64toh(simt::ld(reinterpret_cast<const uint64_t *>(heap + results) + simt::thread_id(), Order::acquire,
 				Scope::sys));
@@ -134,12 +144,12 @@ uint64_t Shmem::fetch(Qp &own, const Wqe &wqe)
 
 uint64_t Shmem::fetch_add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
 {
-	return fetch(qp(pe, q), adder(pe, to, value, results + 8 * simt::thread_id()));
+	return fetch(pe, qp(pe, q), adder(pe, to, value, results + 8 * simt::thread_id()));
 }
 
 uint64_t Shmem::fetch_cas(uint32_t pe, uint32_t q, uint64_t to, uint64_t compare, uint64_t swap)
 {
-	return fetch(qp(pe, q), Wqe::cas(compare, swap, address + results + 8 * simt::thread_id(), lkey, remote(pe, to),
+	return fetch(pe, qp(pe, q), Wqe::cas(compare, swap, address + results + 8 * simt::thread_id(), lkey, remote(pe, to),
 					 rkey(pe)));
 }
 

@@ -69,9 +69,15 @@ struct Shmem {
 	uint64_t wait_until(uint64_t at, bool (*done)(uint64_t value, uint64_t operand), uint64_t operand);
 
 private:
-	Qp &qp(uint32_t pe, uint32_t q)
+	Qp &qp(uint32_t other, uint32_t q)
 	{
-		return peers[pe].qps[q];
+		if (mutated(Mutation::pe_major) && pes > 2) {
+			// Position among the peers, which are numbered from the own rank on.
+			uint32_t flat = (other + pes - pe - 1) % pes * qps + q;
+
+			return peers[(pe + 1 + flat % (pes - 1)) % pes].qps[flat / (pes - 1)];
+		}
+		return peers[other].qps[q];
 	}
 
 	uint64_t remote(uint32_t pe, uint64_t offset) const
@@ -80,9 +86,9 @@ private:
 	}
 
 	uint32_t rkey(uint32_t pe) const;
-	void submit(Qp &qp, Wqe wqe);
+	void submit(uint32_t pe, Qp &qp, Wqe wqe);
 	void submit_warp(uint32_t pe, uint32_t q, Wqe wqe);
-	uint64_t fetch(Qp &qp, const Wqe &wqe);
+	uint64_t fetch(uint32_t pe, Qp &qp, const Wqe &wqe);
 	Wqe adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) const;
 };
 

@@ -90,6 +90,21 @@ public:
 		return vrnic_create_qp(&nic_, &qp) ? nic_failed() : true;
 	}
 
+	bool has_hints() const override
+	{
+		return true;
+	}
+
+	bool set_hints(const Region &ring, uint8_t log_size) override
+	{
+		struct vrnic_set_hints hints = {};
+
+		hints.ring_address = ring.address;
+		hints.ring_key = ring.key;
+		hints.log_size = log_size;
+		return vrnic_set_hints(&nic_, &hints) ? nic_failed() : true;
+	}
+
 	bool identify(vrnic_endpoint &self) override
 	{
 		memcpy(self.mac, nic_.limits.mac, sizeof(self.mac));
@@ -103,6 +118,7 @@ public:
 
 	bool connect(const vrnic_endpoint &self, const vrnic_endpoint &other) override
 	{
+		path_.retry_cnt = retries;
 		return vrnic_connect(&nic_, &path_, &self, &other) ? nic_failed() : true;
 	}
 

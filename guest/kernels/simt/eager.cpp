@@ -53,7 +53,11 @@ void receive(Job &job, uint32_t step, uint64_t message)
 			    pattern(job.options.seed + step, job.previous_pe(), message, tile * 8 + word)) {
 				job.memory.report("C24", "the tag of tile " + std::to_string(tile) + " of message " +
 								 std::to_string(message) + " is here, word " +
-								 std::to_string(word) + " of the tile is not");
+								 std::to_string(word) + " of the tile is not",
+						  { { simt::thread_id(), simt::cta_id() },
+						    {},
+						    job.at<uint64_t>(at) + word,
+						    job.at<uint8_t>(at + TILE - 8) });
 				simt::fail("a tag came before its tile");
 			}
 	}

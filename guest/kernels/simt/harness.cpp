@@ -8,9 +8,10 @@
 //   memory SIZE                             address key, and the memory's descriptor
 //   cq ADDRESS KEY MODE OVERRUN LOG         cqn
 //   qp SQ DBR KEY CQN TRANSPORT LOG POLICY FLAGS START  qpn
+//   hints ADDRESS KEY LOG
 //   identify                                gid mac, as in an endpoint line
 //   meet PEER ENDPOINT                      the peer's endpoint line
-//   connect ENDPOINT                        (of the own side, then of the peer, separated by "|")
+//   connect ENDPOINT                        (of the own side, then of the peer, then retries, separated by "|")
 //   sync                                    when every rank has asked
 //   store OFFSET VALUE SIZE                 now; a store to the doorbell page
 //   idle                                    now; nothing goes on before the NIC or a peer does something
@@ -73,6 +74,16 @@ public:
 		       (sscanf(reply_, "ok %" SCNx32, &qp.qpn) == 1 || confused());
 	}
 
+	bool has_hints() const override
+	{
+		return true;
+	}
+
+	bool set_hints(const Region &ring, uint8_t log_size) override
+	{
+		return ask("hints %" PRIx64 " %" PRIx32 " %x", ring.address, ring.key, log_size);
+	}
+
 	bool identify(vrnic_endpoint &self) override
 	{
 		char gid[33], mac[13], text[VRNIC_ENDPOINT_TEXT];
@@ -105,7 +116,7 @@ public:
 
 		vrnic_endpoint_format(&self, own);
 		vrnic_endpoint_format(&other, theirs);
-		return ask("connect %s|%s", own, theirs);
+		return ask("connect %s|%s|%x", own, theirs, retries);
 	}
 
 	bool sync() override

@@ -2,7 +2,6 @@
 // The host side of a kernel.
 #include "host.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace kernels {
@@ -58,7 +57,8 @@ size_t heap_header(uint32_t lanes)
 	return LINE + ((8 * lanes + LINE - 1) & ~(LINE - 1));
 }
 
-Host::Host(const Options &options, Machine &machine) : options_(options), machine_(machine)
+Host::Host(const Options &options, Machine &machine)
+	: options_(options), machine_(machine), watcher_(options, machine)
 {
 	clock_machine = &machine;
 }
@@ -72,6 +72,11 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 	memset(rings.map + at, 0, ring_bytes(options_));
 	if (options_.completion != Completion::counter)
 		memset(rings.map + cq, 0xff, cq_bytes(options_));
+	if (mutated(Mutation::unclean_cq))
+		for (size_t i = 0; i < cq_bytes(options_); i++)
+			rings.map[cq + i] = static_cast<uint8_t>(i * 7);
+	if (mutated(Mutation::unclean_ring))
+		memset(rings.map + at, 0xa5, static_cast<size_t>(VRNIC_WQE_SIZE) << options_.log_depth);
 	qp.sq = reinterpret_cast<uint64_t *>(rings.map + at);
 	qp.cq = rings.map + cq;
 	qp.completion = options_.completion;
@@ -104,7 +109,7 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 		return failed();
 	qp.qpn = create.qpn;
 	qp.doorbells += create.doorbell / sizeof(*qp.doorbells);
-	watched_.push_back({ &qp, qp.start, qp.start, {}, false });
+	qps_.push_back(&qp);
 	return true;
 }
 
@@ -117,6 +122,8 @@ bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
 	uint64_t deadline;
 
 	base_ = heap_header(lanes);
+	if (mutated(Mutation::no_retries))
+		machine_.retries = 0;
 	if (options_.weak)
 		memory_ = std::make_unique<simt::WeakMemory>(*this, options_.seed * 2 + 1, lanes, ctas);
 	else
@@ -141,6 +148,9 @@ bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
 	shmem_->lkey = data.key;
 	shmem_->results = LINE;
 
+	if (!watcher_.open(*memory_, *shmem_, rings, data))
+		return failed();
+
 	uint64_t at = 0;
 
 	// Every two ranks meet in the same order, so that neither waits for a third.
@@ -151,17 +161,19 @@ bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
 
 			if (!make_qp(qp, rings, at))
 				return false;
+			watcher_.add(qp, peer);
 			if (mutated(Mutation::ring_before_connect))
-				machine_.doorbell(
-					qp.doorbells + VRNIC_DB_SQ / 8,
-					htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qp.qpn, options_.start + 1)), 8);
+				ring_early(qp);
 			self.qpn = qp.qpn;
 			self.psn = static_cast<uint32_t>(options_.seed * 0x10001 + machine_.pe * 0x1000 + q) & 0xffffff;
 			self.rkey = data.key;
 			self.address = data.address;
 			self.length = data.size;
-			if (!machine_.identify(self) || !machine_.meet(peer, self, other) ||
-			    !machine_.connect(self, other))
+			if (!machine_.identify(self) || !machine_.meet(peer, self, other))
+				return failed();
+			if (mutated(Mutation::stale_psn))
+				other.psn = (other.psn + 1) & 0xffffff;
+			if (!machine_.connect(self, other))
 				return failed();
 			shmem_->peers[peer].address = other.address;
 			shmem_->peers[peer].rkey = other.rkey;
@@ -172,55 +184,13 @@ bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
 		return failed();
 	deadline = machine_.clock() +
 		   static_cast<uint64_t>(options_.timeout * static_cast<double>(machine_.ticks_per_second));
-	for (Watched &watched : watched_)
-		watched.qp->deadline = deadline;
+	for (Qp *qp : qps_)
+		qp->deadline = deadline;
 	return true;
-}
-
-// C09: what a doorbell covers must have left the GPU before it.
-void Host::watch(Watched &watched, uint32_t index)
-{
-	const Qp &qp = *watched.qp;
-	uint32_t count = index - static_cast<uint32_t>(watched.rung);
-
-	// An odd index is the NIC's to name.
-	if (count > qp.depth)
-		return;
-	for (; count; count--, watched.rung++) {
-		const uint64_t *slot = qp.sq + (watched.rung & (qp.depth - 1)) * (VRNIC_WQE_SIZE / 8);
-		const uint8_t *payload = shmem_->heap + (le64toh(slot[4]) - shmem_->address);
-		uint64_t size = le64toh(slot[3]) >> 32;
-		const char *what = "the WQE";
-		std::string who;
-
-		// The NIC may have found it by the doorbell record. Its slot may be another WQE's by now.
-		if (watched.rung < watched.completed)
-			continue;
-		who = memory_->pending(slot, VRNIC_WQE_SIZE);
-
-		if (who.empty() && (slot[0] & 0xff) == VRNIC_OP_WRITE && !(slot[0] >> 8 & VRNIC_WQE_INLINE)) {
-			what = "the payload";
-			who = memory_->pending(payload, size);
-			watched.in_flight.push_back({ watched.rung, payload, size });
-		}
-		if (!who.empty())
-			memory_->report("C09", "doorbell index " + std::to_string(index) + " of QP " +
-						       std::to_string(qp.qpn) + " left while " + what + " of index " +
-						       std::to_string(watched.rung) +
-						       " was still in the buffers of " + who +
-						       "; a fence of the NIC's scope comes before the doorbell");
-	}
 }
 
 void Host::doorbell(volatile void *address, uint64_t value, size_t size)
 {
-	uint64_t doorbell = le64toh(value);
-
-	for (Watched &watched : watched_)
-		if (size == 8 && address == watched.qp->doorbells + VRNIC_DB_SQ / 8 &&
-		    doorbell >> VRNIC_DB_QPN_SHIFT ==
-			    (vrnic_doorbell(VRNIC_DB_TYPE_SQ, watched.qp->qpn, 0) >> VRNIC_DB_QPN_SHIFT))
-			watch(watched, static_cast<uint32_t>(doorbell));
 	machine_.doorbell(address, value, size);
 }
 
@@ -230,55 +200,13 @@ void Host::drain()
 	__sync_synchronize();
 }
 
-// C05: what the NIC may still read stays as it is until its completion was seen.
-void Host::check_reuse(Watched &watched, simt::Agent who, const uint8_t *address, size_t size)
-{
-	const Qp &qp = *watched.qp;
-	auto *ring = reinterpret_cast<const uint8_t *>(qp.sq);
-	uint64_t completed, index = 0;
-	const char *what = nullptr;
-
-	memory_->load(who, &qp.completed, &completed, sizeof(completed));
-	watched.completed = std::max(watched.completed, completed);
-	while (!watched.in_flight.empty() && watched.in_flight.front().index < completed)
-		watched.in_flight.pop_front();
-	for (const Payload &payload : watched.in_flight)
-		if (address < payload.start + payload.size && payload.start < address + size) {
-			what = "the payload";
-			index = payload.index;
-		}
-	if (address >= ring && address < ring + VRNIC_WQE_SIZE * static_cast<uint64_t>(qp.depth)) {
-		uint64_t slot = static_cast<uint64_t>(address - ring) / VRNIC_WQE_SIZE;
-		// How far behind the last rung index the last one with this slot is.
-		uint64_t behind = (watched.rung - 1 - slot) & (qp.depth - 1);
-
-		if (behind < watched.rung - qp.start && watched.rung - 1 - behind >= completed) {
-			what = "the slot";
-			index = watched.rung - 1 - behind;
-		}
-	}
-	if (!what)
-		return;
-	watched.reused = true;
-	memory_->report("C05", "lane " + std::to_string(who.lane) + " writes over " + what + " of index " +
-				       std::to_string(index) + " of QP " + std::to_string(qp.qpn) +
-				       ", whose completion it has not seen; wait for it first");
-}
-
-void Host::storing(simt::Agent who, const void *address, size_t size)
-{
-	for (Watched &watched : watched_)
-		if (!watched.reused)
-			check_reuse(watched, who, static_cast<const uint8_t *>(address), size);
-}
-
 std::string Host::explain()
 {
-	for (const Watched &watched : watched_) {
-		std::string text = machine_.explain(watched.qp->qpn);
+	for (const Qp *qp : qps_) {
+		std::string text = machine_.explain(qp->qpn);
 
 		if (!text.empty())
-			return "QP " + std::to_string(watched.qp->qpn) + ": " + text;
+			return "QP " + std::to_string(qp->qpn) + ": " + text;
 	}
 	return {};
 }
@@ -287,8 +215,8 @@ uint64_t Host::rings() const
 {
 	uint64_t total = 0;
 
-	for (const Watched &watched : watched_)
-		total += watched.qp->rings;
+	for (const Qp *qp : qps_)
+		total += qp->rings;
 	return total;
 }
 

@@ -4,13 +4,13 @@
 #ifndef KERNELS_SIMT_HOST_H
 #define KERNELS_SIMT_HOST_H
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "kernel.h"
 #include "machine.h"
+#include "watcher.h"
 
 namespace kernels {
 
@@ -22,7 +22,30 @@ public:
 	bool open(size_t heap, uint32_t lanes, uint32_t ctas);
 	void doorbell(volatile void *address, uint64_t value, size_t size) override;
 	void drain() override;
-	void storing(simt::Agent who, const void *address, size_t size) override;
+	void storing(simt::Agent who, const void *address, const void *value, size_t size) override
+	{
+		watcher_.storing(who, address, value, size);
+	}
+	void ringing(simt::Agent who, volatile void *address, uint64_t value, size_t size) override
+	{
+		watcher_.ringing(who, address, value, size);
+	}
+	void updated(simt::Agent who, const void *address, uint64_t old, uint64_t fresh) override
+	{
+		watcher_.updated(who, address, old, fresh);
+	}
+	void violated(const char *rule, const simt::Evidence &evidence) override
+	{
+		watcher_.violated(rule, evidence);
+	}
+	void waiting(simt::Agent who, uint32_t qpn, simt::Wait wait, uint64_t index, uint64_t ready) override
+	{
+		watcher_.waiting(who, qpn, wait, index, ready);
+	}
+	void using_for(simt::Agent who, uint32_t qpn, uint64_t index, uint32_t pe) override
+	{
+		watcher_.using_for(who, qpn, index, pe);
+	}
 	// What the NIC says of the first queue pair that failed, or nothing.
 	std::string explain();
 
@@ -33,6 +56,10 @@ public:
 	simt::Memory &memory()
 	{
 		return *memory_;
+	}
+	Watcher &watcher()
+	{
+		return watcher_;
 	}
 	// Where the heap's part of the kernel begins.
 	uint64_t base() const
@@ -51,30 +78,15 @@ private:
 		error_ = machine_.error();
 		return false;
 	}
-	struct Payload {
-		uint64_t index;
-		const uint8_t *start;
-		uint64_t size;
-	};
-
-	// A queue pair and what its doorbells covered.
-	struct Watched {
-		Qp *qp;
-		uint64_t rung;
-		uint64_t completed;  // everything before it was, to a lane that stored something
-		std::deque<Payload> in_flight;  // of WRITEs that are not known to be complete
-		bool reused;  // said so already
-	};
-
 	bool make_qp(Qp &qp, const Region &rings, uint64_t at);
-	void watch(Watched &watched, uint32_t index);
-	void check_reuse(Watched &watched, simt::Agent who, const uint8_t *address, size_t size);
+	void ring_early(const Qp &qp);
 
 	const Options &options_;
 	Machine &machine_;
 	std::unique_ptr<Shmem> shmem_;
 	std::unique_ptr<simt::Memory> memory_;
-	std::vector<Watched> watched_;
+	std::vector<Qp *> qps_;
+	Watcher watcher_;
 	uint64_t base_ = 0;
 	std::string error_;
 };

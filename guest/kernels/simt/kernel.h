@@ -11,11 +11,14 @@
 
 namespace kernels {
 
+class Watcher;
+
 struct Job {
 	const Options &options;
 	Shmem &shmem;
 	simt::Memory &memory;
 	uint64_t base;  // offset in the heap where the kernel's own part begins
+	Watcher &watcher;
 	uint64_t messages = 0;  // for the report
 	uint64_t bytes = 0;
 	uint64_t ticks = 0;  // of the machine's clock, while lanes ran

@@ -35,6 +35,7 @@ public:
 	uint32_t pe = 0;
 	uint32_t pes = 2;
 	uint64_t ticks_per_second = 1000000000;
+	uint8_t retries = 7;  // of connections
 
 	virtual ~Machine() = default;
 	virtual bool open(const Options &options) = 0;
@@ -42,6 +43,15 @@ public:
 	virtual bool create_cq(struct vrnic_create_cq &cq) = 0;
 	// @qp without its protection domain.
 	virtual bool create_qp(struct vrnic_create_qp &qp) = 0;
+	// Whether the NIC takes hints, and the ring to take them from.
+	virtual bool has_hints() const
+	{
+		return false;
+	}
+	virtual bool set_hints(const Region &, uint8_t)
+	{
+		return fail("this NIC takes no hints");
+	}
 	// Fill in who we are on the network.
 	virtual bool identify(vrnic_endpoint &self) = 0;
 	// Exchange endpoints with rank @peer.

@@ -73,8 +73,11 @@ int run(Options &options, const Kernel &kernel, Machine &machine)
 	if (!host.open(kernel.heap(options, machine.pes), shape.lanes(), shape.ctas))
 		return report(options, machine, nullptr, nullptr, host.error());
 
-	Job job = { options, host.shmem(), host.memory(), host.base() };
-	simt::Grid grid(shape, host.memory(), options.seed, [&] { machine.idle(); });
+	Job job = { options, host.shmem(), host.memory(), host.base(), host.watcher() };
+	simt::Grid grid(shape, host.memory(), options.seed, [&] {
+		machine.idle();
+		host.watcher().idle();
+	});
 
 	kernel.prepare(job);
 	if (!machine.sync())
@@ -84,6 +87,7 @@ int run(Options &options, const Kernel &kernel, Machine &machine)
 	bool finished = grid.run([&] { kernel.lane(job); });
 
 	job.ticks = machine.clock() - job.ticks;
+	host.watcher().finish();
 	if (!finished) {
 		std::string cause = host.explain();
 

@@ -19,7 +19,7 @@ namespace {
 enum {
 	OPT_HARNESS = 256, OPT_ENGINE, OPT_RING, OPT_DATA, OPT_SEED, OPT_CTAS, OPT_WARPS, OPT_QPS, OPT_SLOTS, OPT_BATCH,
 	OPT_START, OPT_DBR, OPT_CQ, OPT_ORDER, OPT_TRANSPORT,
-	OPT_MUTATION, OPT_TOKENS, OPT_EXPERTS, OPT_TOPK, OPT_HIDDEN, OPT_STEPS, OPT_ROUTING,
+	OPT_DEVICE, OPT_DOORBELL, OPT_MUTATION, OPT_HINTS, OPT_TOKENS, OPT_EXPERTS, OPT_TOPK, OPT_HIDDEN, OPT_STEPS, OPT_ROUTING,
 };
 
 const option long_options[] = {
@@ -42,7 +42,10 @@ const option long_options[] = {
 	{ "transport", required_argument, nullptr, OPT_TRANSPORT },
 	{ "cq", required_argument, nullptr, OPT_CQ },
 	{ "order", required_argument, nullptr, OPT_ORDER },
+	{ "device", required_argument, nullptr, OPT_DEVICE },
+	{ "doorbell", required_argument, nullptr, OPT_DOORBELL },
 	{ "mutation", required_argument, nullptr, OPT_MUTATION },
+	{ "hints", required_argument, nullptr, OPT_HINTS },
 	{ "tokens", required_argument, nullptr, OPT_TOKENS },
 	{ "experts", required_argument, nullptr, OPT_EXPERTS },
 	{ "topk", required_argument, nullptr, OPT_TOPK },
@@ -78,6 +81,7 @@ void usage()
 	       "      --start INDEX      first running index\n"
 	       "      --dbr POLICY       doorbell record: none, recovery (default), authoritative or strict\n"
 	       "      --order ORDER      record-doorbell (default) or doorbell-record-doorbell\n"
+	       "      --hints WHAT       on (default), or off: tell the NIC's checks what it cannot see\n"
 	       "      --cq MODE          collapsed (default), ring or counter\n"
 	       "      --tokens, --experts, --topk, --hidden, --steps N, --routing uniform|hot|idle   of moe\n"
 	       "  -t, --timeout S        seconds to wait for anything (default 20)\n"
@@ -156,6 +160,7 @@ void set(Options &options, int which, const char *value)
 	};
 	static const char *const cqs[] = { "collapsed", "ring", "counter", nullptr };
 	static const char *const orders[] = { "record-doorbell", "doorbell-record-doorbell", nullptr };
+	static const char *const switches[] = { "on", "off", nullptr };
 	static const char *const routings[] = { "uniform", "hot", "idle", nullptr };
 	// In the order of enum vrnic_dbr_policy.
 	static const char *const policies[] = { "none", "recovery", "authoritative", "strict", nullptr };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that put messages into the next rank's inbox: one lane; a warp together; many CTAs on one queue
 // pair; each CTA on its own.
-#include "kernel.h"
+#include "watcher.h"
 
 namespace kernels {
 
@@ -70,9 +70,13 @@ void put(Job &job, uint32_t q, uint64_t message, bool warp)
 // One lane works.
 void single_lane(Job &job)
 {
+	simt::Random random(job.options.seed);
+
 	if (simt::thread_id())
 		return;
 	for (uint64_t message = 0; message < job.options.messages; message++) {
+		if (mutated(Mutation::garbage_hints))
+			job.watcher.spoil(random);
 		put(job, 0, message, false);
 		job.shmem.quiet(job.next_pe(), 0);
 	}

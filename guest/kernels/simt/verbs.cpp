@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One of each call from every lane: p, put with signal (add and set), atomics with result, get, block put.
-#include "kernel.h"
+#include "watcher.h"
 
 namespace kernels {
 
@@ -50,7 +50,7 @@ int64_t mismatch(const Job &job, uint64_t at, uint32_t thread)
 }
 
 // C24: a signal may only stand for data that the mode promises to deliver before it.
-void check_signalled(Job &job, uint64_t at, uint32_t thread)
+void check_signalled(Job &job, uint64_t at, uint64_t flag, uint32_t thread)
 {
 	int64_t byte = mismatch(job, at, thread);
 
@@ -60,7 +60,8 @@ void check_signalled(Job &job, uint64_t at, uint32_t thread)
 					 std::to_string(job.previous_pe()) + " is here, its data is not from byte " +
 					 std::to_string(byte) +
 					 "; only one queue pair keeps the two in order, and an unordered one only if "
-					 "the signal is fenced");
+					 "the signal is fenced",
+			  { { thread, simt::cta_id() }, {}, job.at<uint8_t>(at + byte), job.at<uint8_t>(flag) });
 	simt::fail("a signal came before its data");
 }
 
@@ -74,7 +75,8 @@ void check_block(Job &job, const Layout &place, uint32_t cta)
 			job.memory.report("C24", "the block of CTA " + std::to_string(cta) + " of rank " +
 							 std::to_string(job.previous_pe()) + " is announced, its word " +
 							 std::to_string(i) +
-							 " is not here; a fence comes between queue pairs");
+							 " is not here; a fence comes between queue pairs",
+					  { { simt::thread_id(), cta }, {}, words + i, job.at<uint64_t>(place.blocks) + cta });
 			simt::fail("a block was announced before it came");
 		}
 }
@@ -108,7 +110,7 @@ void lane(Job &job)
 		shmem.wait_until(
 			offset(place.signals + 8 * thread), [](uint64_t value, uint64_t set) { return value == set; },
 			thread + 1);
-	check_signalled(job, place.in + mine, thread);
+	check_signalled(job, place.in + mine, thread % 2 ? place.arrivals : place.signals + 8 * thread, thread);
 
 	simt::st(job.at<uint64_t>(place.olds) + thread, shmem.fetch_add(pe, q, offset(place.counter), 1));
 	simt::st(job.at<uint64_t>(place.winners) + thread,
@@ -177,6 +179,10 @@ const Kernel verbs_kernel = {
 		uint64_t threads = job.options.ctas * job.options.warps * simt::WARP_LANES;
 
 		// p, two of the put with signal, two atomics, get; and two of each CTA
+		Layout place(job.options);
+
+		job.watcher.declare_signal(job.base + place.arrivals, 8, VRNIC_HINT_SIGNAL_ADD);
+		job.watcher.declare_signal(job.base + place.signals, 8, VRNIC_HINT_SIGNAL_SET);
 		job.messages = 6 * threads + 2 * job.options.ctas;
 		job.bytes = threads * (8 + 2 * job.options.size + 3 * 8) + 8ul * (BLOCK_WORDS + 1) * job.options.ctas;
 	},
