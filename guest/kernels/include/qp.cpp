@@ -225,6 +225,8 @@ void Qp::store_doorbell(uint64_t end)
 	volatile uint64_t *target = doorbells + VRNIC_DB_SQ / 8;
 	simt::Scope reach = mutated(Mutation::narrow_ring_fence) ? simt::Scope::gpu : nic_scope;
 
+	if (mutated(Mutation::narrow_doorbell))
+		doorbell = htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qpn, index & 0xffff));
 	if (!mutated(Mutation::drop_ring_fence))
 		simt::fence(reach);
 	if (ring_twice)

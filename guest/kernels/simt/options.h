@@ -18,6 +18,7 @@ struct Options {
 	char role = 0;  // 'a' or 'b' in a guest
 	int harness = -1;  // a socket to a NIC without a guest
 	bool weak = false;  // memory engine
+	bool hints = true;  // tell the NIC's checks of this side
 	Place ring = Place::vram;
 	Place data = Place::vram;
 	uint64_t seed = 1;
