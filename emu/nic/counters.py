@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from emu.nic.work import Status
+
 __all__ = ["Counters"]
 
 
@@ -63,6 +65,27 @@ class Counters:
     nacks_sent: int = 0
     nacks_received: int = 0
     check_violations: int = 0
+    link_downed: int = 0
+    rx_write_requests: int = 0
+    rx_read_requests: int = 0
+    rx_atomic_requests: int = 0
+    resp_remote_access_errors: int = 0
+    resp_local_length_error: int = 0
+    resp_cqe_error: int = 0
+    resp_cqe_flush_error: int = 0
+    req_cqe_error: int = 0
+    req_cqe_flush_error: int = 0
+    req_remote_invalid_request: int = 0
+    req_remote_access_errors: int = 0
+    req_transport_retries_exceeded: int = 0
+    req_rnr_retries_exceeded: int = 0
+
+    def note_failure(self, status: Status, *, received: bool) -> None:
+        """Count a completion in error of a receive (``received``) or send element."""
+        self.bump("resp_cqe_error" if received else "req_cqe_error")
+        name = (_RECEIVE_FAILURES if received else _SEND_FAILURES).get(status)
+        if name is not None:
+            self.bump(name)
 
     def bump(self, name: str, amount: int = 1) -> None:
         """Add to the counter called ``name``. :raises AttributeError: there is no such counter."""
@@ -78,4 +101,15 @@ class Counters:
             setattr(self, name, 0)
 
 
+_RECEIVE_FAILURES = {
+    Status.LOC_LEN_ERR: "resp_local_length_error",
+    Status.WR_FLUSH_ERR: "resp_cqe_flush_error",
+}
+_SEND_FAILURES = {
+    Status.WR_FLUSH_ERR: "req_cqe_flush_error",
+    Status.REM_INV_REQ_ERR: "req_remote_invalid_request",
+    Status.REM_ACCESS_ERR: "req_remote_access_errors",
+    Status.RETRY_EXC_ERR: "req_transport_retries_exceeded",
+    Status.RNR_RETRY_EXC_ERR: "req_rnr_retries_exceeded",
+}
 _NAMES = tuple(field.name for field in fields(Counters))

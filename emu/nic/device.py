@@ -416,6 +416,7 @@ class Nic:
             self.platform.trace.emit(Kind.RESET, reason)
 
     def _link_changed(self, up: bool) -> None:
+        self.counters.link_downed += not up
         event = AsyncEvent.PORT_ACTIVE if up else AsyncEvent.PORT_ERR
         for eq in self.platform.routes.about_device(event, self.eqs):
             eq.post(event, 0, f"link {'up' if up else 'down'}")

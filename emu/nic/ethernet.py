@@ -57,14 +57,70 @@ class QueueState(enum.IntEnum):
 
 @dataclass(slots=True)
 class EthernetCounters:
-    """Frames and bytes of all Ethernet queues of a NIC; ``no_buffer`` counts frames dropped for want of
-    one."""
+    """Frames and bytes of all Ethernet queues of a NIC, those to groups and to everybody among them once
+    more; ``no_buffer`` counts frames dropped for want of one."""
 
     tx_packets: int = 0
     tx_bytes: int = 0
     rx_packets: int = 0
     rx_bytes: int = 0
     no_buffer: int = 0
+    tx_multicast_packets: int = 0
+    tx_multicast_bytes: int = 0
+    tx_broadcast_packets: int = 0
+    tx_broadcast_bytes: int = 0
+    rx_multicast_packets: int = 0
+    rx_multicast_bytes: int = 0
+    rx_broadcast_packets: int = 0
+    rx_broadcast_bytes: int = 0
+
+    def count_sent(self, frame: bytes) -> None:
+        """A frame left."""
+        size = len(frame)
+        self.tx_packets += 1
+        self.tx_bytes += size
+        if frame[0] & 1:
+            if frame[:6] == _BROADCAST:
+                self.tx_broadcast_packets += 1
+                self.tx_broadcast_bytes += size
+            else:
+                self.tx_multicast_packets += 1
+                self.tx_multicast_bytes += size
+
+    def count_received(self, frame: bytes) -> None:
+        """A frame was put into a buffer."""
+        size = len(frame)
+        self.rx_packets += 1
+        self.rx_bytes += size
+        if frame[0] & 1:
+            if frame[:6] == _BROADCAST:
+                self.rx_broadcast_packets += 1
+                self.rx_broadcast_bytes += size
+            else:
+                self.rx_multicast_packets += 1
+                self.rx_multicast_bytes += size
+
+    def sent(self) -> dict[str, tuple[int, int]]:
+        """Packets and bytes sent, by kind of destination."""
+        group = (self.tx_multicast_packets, self.tx_multicast_bytes)
+        everybody = (self.tx_broadcast_packets, self.tx_broadcast_bytes)
+        return _by_kind((self.tx_packets, self.tx_bytes), group, everybody)
+
+    def received(self) -> dict[str, tuple[int, int]]:
+        """Packets and bytes received, by kind of destination."""
+        group = (self.rx_multicast_packets, self.rx_multicast_bytes)
+        everybody = (self.rx_broadcast_packets, self.rx_broadcast_bytes)
+        return _by_kind((self.rx_packets, self.rx_bytes), group, everybody)
+
+
+_BROADCAST = b"\xff" * 6
+
+
+def _by_kind(
+    every: tuple[int, int], group: tuple[int, int], everybody: tuple[int, int]
+) -> dict[str, tuple[int, int]]:
+    one = (every[0] - group[0] - everybody[0], every[1] - group[1] - everybody[1])
+    return {"unicast": one, "multicast": group, "broadcast": everybody}
 
 
 @dataclass(slots=True)
@@ -281,8 +337,7 @@ class EthernetSendQueue(_EthernetQueue):
 
     def _transmit(self, frame: bytes) -> None:
         platform = self._platform
-        self._counters.tx_packets += 1
-        self._counters.tx_bytes += len(frame)
+        self._counters.count_sent(frame)
         if platform.events.mask & _FRAME_OUT:
             platform.trace.emit(
                 Kind.FRAME_OUT, f"{len(frame)} bytes", qpn=self.number, length=len(frame), frame=frame
@@ -335,8 +390,7 @@ class EthernetReceiveQueue(_EthernetQueue):
         except ValueError as error:
             self._fail(str(error), index, CompletionOpcode.RECV, Status.LOC_LEN_ERR, 0)
             return
-        counters.rx_packets += 1
-        counters.rx_bytes += len(frame)
+        counters.count_received(frame)
         info: FrameInfo = inspect(frame)
         done = Completion(
             self.number, index, CompletionOpcode.RECV, Status.SUCCESS, length=len(frame), cookie=info

@@ -204,6 +204,8 @@ class QpHost:
                 qp.condemned = False
                 completion = replace(completion, status=Status.LOC_QP_OP_ERR, cause=Cause.RULE_BROKEN)
             qp.note_completion(completion)
+            received = completion.opcode >= CompletionOpcode.RECV
+            self._platform.counters.note_failure(completion.status, received=received)
         watch = self._platform.checks.watch
         if watch is not None:
             watch.completing(qp, completion)

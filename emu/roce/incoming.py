@@ -211,6 +211,7 @@ class Incoming:
         if info.start:
             address, rkey, length = RETH.unpack_from(packet.frame, packet.extension)
             self.check_range(rkey, address, length, Access.REMOTE_WRITE, info)
+            self._host.count("rx_write_requests")
         remaining = length - self._received
         fits = size == remaining if info.end else size < remaining
         if not fits or packet.pad_count != pad_count(size):

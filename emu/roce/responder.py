@@ -167,6 +167,7 @@ class Responder:
         self._incoming.check_payload(packet, info)
         address, rkey, length = RETH.unpack_from(packet.frame, packet.extension)
         self._incoming.check_range(rkey, address, length, Access.REMOTE_READ, info)
+        self._host.count("rx_read_requests")
         packets = packets_of(length, self._connection.mtu)
         resource = Resource(_READ, packet.psn, packets, address, rkey, length, srq=self._connection.srq)
         self._ring.add(resource)
@@ -193,6 +194,7 @@ class Responder:
             original = self._host.atomic(rkey, address, operation)
         except ProtectionError as error:
             raise Refusal(Nak.REMOTE_ACCESS, error.rule, cause=error.cause) from error
+        self._host.count("rx_atomic_requests")
         resource = Resource(packet.opcode, packet.psn, 1, address, rkey, size, original)
         self._ring.add(resource)
         self.responses.atomic(resource)
@@ -254,6 +256,8 @@ class Responder:
 
     def _refuse(self, psn: int, refusal: Refusal) -> None:
         """NAK the request that came, report it here, and end the connection."""
+        if refusal.nak is Nak.REMOTE_ACCESS:
+            self._host.count("resp_remote_access_errors")
         element = self._incoming.element
         self._incoming.close()
         if element is not None:

@@ -22,12 +22,13 @@ from emu.personality.mlx5.mkey import MkeyTable
 from emu.personality.mlx5.port import PortState
 from emu.personality.mlx5.steering import Steering
 
-__all__ = ["Door", "Mlx5Device", "Tir", "UserMemory", "record_memory", "ring_memory"]
+__all__ = ["CounterSet", "Door", "Mlx5Device", "Tir", "UserMemory", "record_memory", "ring_memory"]
 
 LAST_NUMBER = 0xFFFFFF
 FIRST_QUEUE = 0x800000
 """Ethernet queues are numbered above every queue pair: a doorbell names either by number alone."""
 SMALL_TABLE = 1 << 10
+COUNTER_SETS = 255
 PAGE_SHIFT = 12
 OFFSET_UNITS = 64
 """``page_offset`` counts in 64ths of a page."""
@@ -63,6 +64,14 @@ class UserMemory:
 
 
 @dataclass(slots=True)
+class CounterSet:
+    """A counter set: what the counters were when it began, and whether it is about Ethernet frames."""
+
+    base: dict[str, int] = field(default_factory=dict)
+    ethernet: bool = False
+
+
+@dataclass(slots=True)
 class Tir:
     """Where steering sends a packet: one receive queue, or one of a table."""
 
@@ -79,7 +88,9 @@ class _Objects:
     xrcds: ObjectTable[dict[int, SharedReceiveQueue]] = field(
         default_factory=lambda: ObjectTable("XRC domain", SMALL_TABLE, 1, LAST_NUMBER)
     )
-    counter_sets: ObjectTable[int] = field(default_factory=lambda: _table("counter set", 255, 1, 255))
+    counter_sets: ObjectTable[CounterSet] = field(
+        default_factory=lambda: ObjectTable("counter set", COUNTER_SETS, 1, COUNTER_SETS)
+    )
     uctxs: ObjectTable[int] = field(default_factory=lambda: _table("user context"))
     tises: ObjectTable[int] = field(default_factory=lambda: _table("TIS"))
 

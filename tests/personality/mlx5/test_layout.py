@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.personality.mlx5.layout import capabilities, commands, contexts, ports, steering
+from emu.personality.mlx5.layout import capabilities, commands, contexts, counters, ports, steering
 from emu.personality.mlx5.layout.structure import Field, Structure
 from emu.setup.cache import Cache
 from emu.setup.suite import KERNELS_7
@@ -17,7 +17,7 @@ from tests.personality.mlx5.kernel_header import HeaderStructure, KernelHeader
 
 TABLES = [
     value
-    for module in (capabilities, commands, contexts, ports, steering)
+    for module in (capabilities, commands, contexts, counters, ports, steering)
     for value in vars(module).values()
     if isinstance(value, Structure)
 ]
@@ -42,6 +42,7 @@ YOUNG = (
     "cmd_hca_cap.page_request_disable",
     "create_qp_in.wq_umem_offset",
     "create_qp_in.wq_umem_id",
+    "query_q_counter_out.req_rnr_retries_exceeded",
     "wq.wq_umem_offset",
     "wq.wq_umem_id",
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from emu.personality.mlx5.commands import (
+    counters,
     devx,
     ethernet,
     general,
@@ -20,7 +21,7 @@ __all__ = ["COMMANDS"]
 
 COMMANDS: dict[int, Command] = {
     int(command.opcode): command
-    for family in (general, memory, queues, queuepairs, shared, devx, ports, ethernet, steering)
+    for family in (general, memory, queues, queuepairs, shared, devx, ports, counters, ethernet, steering)
     for command in family.COMMANDS
 }
 """By opcode. Anything else is answered BAD_OP, which drivers take for "not offered"."""

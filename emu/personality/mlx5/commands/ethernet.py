@@ -168,6 +168,9 @@ def query_sq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
 
 def create_rq(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     """An Ethernet receive queue in RESET."""
+    if request["ctx.counter_set_id"]:
+        name = "counter_set_id"
+        device.objects.counter_sets.get(request["ctx.counter_set_id"], name).ethernet = True
     config = _config(device, request, request["ctx.cqn"])
     number = device.queue_number()
     device.rqs.items[number] = EthernetReceiveQueue(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port: state, addresses, the RoCE address table, registers, counters."""
+"""The port: state, addresses, the RoCE address table, registers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from emu.personality.mlx5.addresses import ROCE_ADDRESSES, RoceAddress
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.codes import Register
 from emu.personality.mlx5.commands.command import NOTHING_IN, NOTHING_OUT, Command, Request
+from emu.personality.mlx5.commands.counters import port_counters
 from emu.personality.mlx5.device import Mlx5Device
 from emu.personality.mlx5.layout import ports as layout
 from emu.personality.mlx5.layout.structure import Structure
@@ -159,49 +160,6 @@ def query_pkeys(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     return {"first": DEFAULT_PKEY if index in (0, EVERY_PKEY) else 0}
 
 
-def query_vport_counter(device: Mlx5Device, request: Request) -> Mapping[str, int]:
-    """Frames and bytes, RDMA and Ethernet apart."""
-    rdma, ethernet = device.nic.counters, device.ethernet
-    return {
-        "received_ib_unicast.packets": rdma.rx_packets,
-        "received_ib_unicast.octets": rdma.rx_bytes,
-        "transmitted_ib_unicast.packets": rdma.tx_packets,
-        "transmitted_ib_unicast.octets": rdma.tx_bytes,
-        "received_eth_unicast.packets": ethernet.rx_packets,
-        "received_eth_unicast.octets": ethernet.rx_bytes,
-        "transmitted_eth_unicast.packets": ethernet.tx_packets,
-        "transmitted_eth_unicast.octets": ethernet.tx_bytes,
-    }
-
-
-def alloc_q_counter(device: Mlx5Device, request: Request) -> Mapping[str, int]:
-    """A counter set; all show the function's totals."""
-    table = device.objects.counter_sets
-    number = table.reserve()
-    table.items[number] = number
-    return {"counter_set_id": number}
-
-
-def dealloc_q_counter(device: Mlx5Device, request: Request) -> None:
-    """End a counter set."""
-    device.objects.counter_sets.get(request["counter_set_id"], "counter_set_id")
-    del device.objects.counter_sets.items[request["counter_set_id"]]
-
-
-def query_q_counter(device: Mlx5Device, request: Request) -> Mapping[str, int]:
-    """What went wrong on the way, in 32-bit counters."""
-    device.objects.counter_sets.get(request["counter_set_id"], "counter_set_id")
-    counters = device.nic.counters
-    values = {
-        "out_of_buffer": counters.send_rnr_err,
-        "out_of_sequence": counters.out_of_sequence,
-        "duplicate_request": counters.duplicate_request,
-        "packet_seq_err": counters.packet_seq_err,
-        "local_ack_timeout_err": counters.local_ack_timeout_err,
-    }
-    return {name: value & 0xFFFFFFFF for name, value in values.items()}
-
-
 def access_register(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     """Read or write a register. :raises NicError: BAD_FIELD, the device has none of that number."""
     number = request["register_id"]
@@ -247,11 +205,6 @@ def _lanes(device: Mlx5Device, data: bytes, read: bool) -> bytes:
     )
 
 
-def _counters(device: Mlx5Device, data: bytes, read: bool) -> bytes:
-    """Port counters that a virtual function does not have: zeros, as the function reads them."""
-    return bytes(data[:8])
-
-
 def _no_pause(device: Mlx5Device, data: bytes, read: bool) -> bytes:
     """Pause frames are off."""
     return bytes((0, PORT))
@@ -268,7 +221,7 @@ _REGISTERS: dict[int, Callable[[Mlx5Device, bytes, bool], bytes]] = {
     Register.PTYS: _speed,
     Register.PAOS: _state,
     Register.PFCC: _no_pause,
-    Register.PPCNT: _counters,
+    Register.PPCNT: port_counters,
     Register.PVLC: _lanes,
     Register.NODE_DESCRIPTION: _description,
 }
@@ -301,9 +254,5 @@ COMMANDS = (
     Command(
         Op.QUERY_ROCE_ADDRESS, layout.QUERY_ROCE_ADDRESS_IN, layout.QUERY_ROCE_ADDRESS_OUT, query_roce_address
     ),
-    Command(Op.QUERY_VPORT_COUNTER, NOTHING_IN, layout.QUERY_VPORT_COUNTER_OUT, query_vport_counter),
-    Command(Op.ALLOC_Q_COUNTER, NOTHING_IN, layout.ALLOC_Q_COUNTER_OUT, alloc_q_counter),
-    Command(Op.DEALLOC_Q_COUNTER, layout.DEALLOC_Q_COUNTER_IN, NOTHING_OUT, dealloc_q_counter),
-    Command(Op.QUERY_Q_COUNTER, layout.QUERY_Q_COUNTER_IN, layout.QUERY_Q_COUNTER_OUT, query_q_counter),
     Command(Op.ACCESS_REG, layout.ACCESS_REGISTER_IN, _REGISTER_OUT, access_register),
 )

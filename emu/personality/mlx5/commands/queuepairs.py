@@ -67,7 +67,8 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
             ErrorKind.BAD_FIELD, "a process's queue pair gets no fast registration and no reserved key", "fre"
         )
     pd = device.pd(context["pd"])
-    device.objects.uars.get(context["uar_page"], "uar_page")
+    if not context["no_sq"]:
+        device.objects.uars.get(context["uar_page"], "uar_page")
     send_cq, receive_cq = _cqs(device, context)
     receive_bytes, receive = 0, None
     slot = RECEIVE_UNIT << context["log_rq_stride"]

@@ -215,6 +215,7 @@ RQC = Structure(
         "mem_rq_type": (0x004, 4),
         "state": (0x008, 4),
         "cqn": (0x048, 24),
+        "counter_set_id": (0x060, 8),
         "rmpn": (0x088, 24),
         "wq": (0x180, WQ),
     },

@@ -11,6 +11,7 @@ from emu.personality.mlx5.layout.structure import Structure
 __all__ = [
     "ACCESS_REGISTER_IN",
     "ACCESS_REGISTER_OUT",
+    "ALLOC_Q_COUNTER_IN",
     "ALLOC_Q_COUNTER_OUT",
     "DEALLOC_Q_COUNTER_IN",
     "MAC_ADDRESS_LAYOUT",
@@ -281,9 +282,22 @@ QUERY_Q_COUNTER_OUT = Structure(
         "duplicate_request": (0x200, 32),
         "rnr_nak_retry_err": (0x240, 32),
         "packet_seq_err": (0x280, 32),
+        "implied_nak_seq_err": (0x2C0, 32),
         "local_ack_timeout_err": (0x300, 32),
+        "req_rnr_retries_exceeded": (0x380, 32),
+        "resp_local_length_error": (0x3C0, 32),
+        "resp_cqe_error": (0x480, 32),
+        "req_cqe_error": (0x4A0, 32),
+        "req_remote_invalid_request": (0x500, 32),
+        "req_remote_access_errors": (0x540, 32),
+        "resp_remote_access_errors": (0x560, 32),
+        "req_transport_retries_exceeded": (0x5A0, 32),
+        "resp_cqe_flush_error": (0x5E0, 32),
+        "req_cqe_flush_error": (0x600, 32),
     },
 )
+
+ALLOC_Q_COUNTER_IN = Structure("alloc_q_counter_in", 0x80, {})
 
 ALLOC_Q_COUNTER_OUT = Structure("alloc_q_counter_out", 0x80, {"counter_set_id": (0x058, 8)})
 
