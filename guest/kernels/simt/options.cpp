@@ -227,6 +227,9 @@ void set(Options &options, int which, const char *value)
 	case OPT_ORDER:
 		options.ring_twice = choice("--order", value, orders) == 1;
 		break;
+	case OPT_HINTS:
+		options.hints = choice("--hints", value, switches) == 0;
+		break;
 	case OPT_MUTATION:
 		mutation = mutation_named(value);
 		break;
