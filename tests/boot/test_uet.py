@@ -4,22 +4,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from emu.capture.reader import PcapngReader
 from emu.capture.summary import summarize
 from emu.control.locate import lab_directory
 from emu.lab.installation import Installation
 from emu.lab.relay import run_pair
 from emu.lab.runner import LabRunner
 from emu.lab.topology import Lab, Nic, Node
+from emu.wire.uet_names import UET_PORT, PdsType
 from tests.boot.test_demo import claims, run_demo
-from tests.boot.test_mlx5 import PERFTEST_PORT, between
+from tests.boot.test_mlx5 import PERFTEST_PORT, PINGPONG_PORT, between
 
 pytestmark = pytest.mark.timeout(300)
+
+UET = UET_PORT.to_bytes(2, "big")
 
 
 @pytest.mark.parametrize("transport", ["uet-rud", "uet-rod"])
@@ -61,16 +66,37 @@ def test_kernels_verify_every_byte(pair: LabRunner, form: str, transport: str) -
     assert all(record["verified"] is True for side in sides for record in side.records)
 
 
-@pytest.fixture(scope="module")
-def carried_pair(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabRunner]:
-    """Two stock guests with mlx5-compatible NICs whose reliable connections are UET on the wire."""
-    nodes = tuple(Node(name, (Nic(device="mlx5"),), ()) for name in ("node0", "node1"))
-    name = f"carry-{tmp_path_factory.getbasetemp().name}"[:24]
-    lab = Lab(nodes=nodes, name=name, carry="uet-rud", loss=0.005)
-    capture = tmp_path_factory.mktemp("carry") / "carry.pcapng"
+def stock_pair(
+    installation: Installation, factory: pytest.TempPathFactory, name: str, **options: Any
+) -> Iterator[LabRunner]:
+    """Two running stock guests with mlx5-compatible NICs whose traffic is UET on the wire."""
+    nodes = tuple(Node(node, (Nic(device="mlx5"),), ()) for node in ("node0", "node1"))
+    lab = Lab(nodes=nodes, name=f"{name}-{factory.getbasetemp().name}"[:24], carry="uet-rud", **options)
+    capture = factory.mktemp(name) / f"{name}.pcapng"
     with LabRunner(lab, installation, lab_directory(lab.name), capture) as running:
         running.start()
         yield running
+
+
+def counters(pair: LabRunner) -> dict[str, dict[str, dict[str, int]]]:
+    """By NIC and group."""
+    with pair.server.control() as client:
+        return cast(dict[str, dict[str, dict[str, int]]], client.call("counters"))
+
+
+@pytest.fixture(scope="module")
+def carried_pair(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabRunner]:
+    """Links that lose frames, and a switch whose queues fill."""
+    yield from stock_pair(
+        installation,
+        tmp_path_factory,
+        "carry",
+        loss=0.005,
+        speed_mbps=400,
+        ecn_min_kib=16,
+        ecn_max_kib=64,
+        trim_kib=128,
+    )
 
 
 @pytest.mark.parametrize("tool", ["ib_write_bw", "ib_send_lat", "ib_read_bw", "ib_atomic_bw"])
@@ -78,6 +104,47 @@ def test_unmodified_tools_run_over_uet(carried_pair: LabRunner, tool: str) -> No
     size = "" if "atomic" in tool else "-s 8192"
     out = between(carried_pair, f"{tool} -x 1 -n 100 {size}", PERFTEST_PORT)
     assert any(line.split()[1:2] == ["100"] for line in out), out
-    with carried_pair.server.control() as client:
-        counters = cast(dict[str, dict[str, dict[str, int]]], client.call("counters"))
-    assert all(counters[f"{node}.nic0"]["nic"]["pdcs_opened"] for node in ("node0", "node1"))
+    found = counters(carried_pair)
+    assert all(found[f"{node}.nic0"]["nic"]["pdcs_opened"] for node in ("node0", "node1"))
+
+
+def test_a_switch_marks_what_comes_faster_than_a_link_takes_it(carried_pair: LabRunner) -> None:
+    between(carried_pair, "ib_write_bw -x 1 -n 200 -s 65536", PERFTEST_PORT)
+    link = counters(carried_pair)["node1.nic0"]["link"]
+    assert link["queue.peak"] > 16 << 10
+    assert link["queue.marked"] > 0
+    assert link["queue.dropped"] == 0
+
+
+@pytest.fixture(scope="module")
+def secured_pair(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabRunner]:
+    """Links that lose nothing; all UET packets are secured."""
+    yield from stock_pair(installation, tmp_path_factory, "secured", secret="5e" * 32)
+
+
+@pytest.mark.parametrize(
+    ("tool", "port"),
+    [
+        ("ib_write_bw -x 1 -n 100 -s 8192", PERFTEST_PORT),
+        ("ib_send_lat -c UD -x 1 -n 100 -s 1024", PERFTEST_PORT),
+        ("ibv_ud_pingpong -g 1 -n 100", PINGPONG_PORT),
+    ],
+)
+def test_connections_and_datagrams_run_secured(secured_pair: LabRunner, tool: str, port: int) -> None:
+    before = {name: found["nic"] for name, found in counters(secured_pair).items()}
+    between(secured_pair, tool, port)
+    for name, found in counters(secured_pair).items():
+        sent, received = (found["nic"][key] - before[name][key] for key in ("tx_packets", "rx_packets"))
+        assert sent >= 50 and received >= 50
+        assert not any(count for key, count in found["nic"].items() if key.startswith("tss_"))
+    with secured_pair.server.control() as client:
+        path = Path(cast(dict[str, str], client.call("info"))["capture"])
+        client.call("flush")
+    with PcapngReader(path) as packets:
+        types = Counter(
+            packet.data[42] >> 3
+            for packet in packets
+            if packet.data[12:14] == b"\x08\x00" and packet.data[34:38].endswith(UET)
+        )
+    assert types[PdsType.TSS] >= 200
+    assert set(types) == {PdsType.TSS}
