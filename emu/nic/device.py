@@ -114,6 +114,8 @@ class Nic:
         )
         self.addresses = frozenset((mac,))
         """Unicast MACs the port answers to."""
+        self.promiscuous = False
+        """Ethernet queues get frames for other stations too; queue pairs never do."""
         self.well_known: dict[int, QueuePair] = {}
         """Queue pairs that peers reach under a number below all others, besides their own."""
         self.ethernet: Receiver | None = None
@@ -426,7 +428,10 @@ class Nic:
         if platform.events.mask & _FRAME_IN:
             platform.trace.emit(Kind.FRAME_IN, f"{len(frame)} bytes", length=len(frame), frame=frame)
         if frame[:6] not in self.addresses and not (frame and frame[0] & 1):
-            self._drop(Drop("for another station"))
+            if self.promiscuous and self.ethernet is not None and frame:
+                self.ethernet(frame)
+            else:
+                self._drop(Drop("for another station"))
             return
         if self.checks.stopped is not None:
             self._drop(Drop(f"stopped by {self.checks.stopped.rule.code}"))

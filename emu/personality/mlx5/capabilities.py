@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 
 from emu.personality.mlx5.addresses import ROCE_ADDRESSES
-from emu.personality.mlx5.identity import LOG_BF_SIZE
+from emu.personality.mlx5.identity import LIMITS, LOG_BF_SIZE
 from emu.personality.mlx5.layout.capabilities import (
     ATOMIC_CAPS,
     CMD_HCA_CAP,
@@ -111,6 +111,8 @@ GENERAL = (
     Capability("log_max_ra_res_qp", 4, "16 that it answers"),
     Capability("log_max_mkey", 20, "memory keys"),
     Capability("log_max_klm_list_size", 16, "pieces of an indirect key; drivers size their tables by it"),
+    Capability("log_max_mcg", LIMITS.multicast_groups.bit_length() - 1, "multicast groups"),
+    Capability("max_qp_mcg", LIMITS.multicast_members, "queue pairs in one"),
     Capability("log_max_pd", 16, "protection domains"),
     Capability("log_max_xrcd", 10, "XRC domains"),
     Capability("log_max_srq", 10, "shared receive queues"),

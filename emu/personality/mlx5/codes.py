@@ -82,6 +82,8 @@ class CommandOpcode(enum.IntEnum):
     ALLOC_UAR = 0x802
     DEALLOC_UAR = 0x803
     ACCESS_REG = 0x805
+    ATTACH_TO_MCG = 0x806
+    DETACH_FROM_MCG = 0x807
     ALLOC_XRCD = 0x80E
     DEALLOC_XRCD = 0x80F
     ALLOC_TRANSPORT_DOMAIN = 0x816

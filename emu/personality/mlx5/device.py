@@ -127,6 +127,7 @@ class Mlx5Device:
         self.mkeys.clear()
         self.ethernet = EthernetCounters()
         self.port = PortState(self.nic)
+        self.port.listen(unicast=False, multicast=False, every=False)
         self.answer_to()
         self._start()
 

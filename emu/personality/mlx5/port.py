@@ -21,11 +21,22 @@ class PortState:
         self.mtu = ETHERNET_MTU
         self.admin_up = True
         self.roce_enabled = True
-        self.promiscuous = False
+        self.promiscuous_unicast = False
+        self.promiscuous_multicast = False
+        self.promiscuous_all = False
         self.unicast: tuple[bytes, ...] = ()
         self.multicast: tuple[bytes, ...] = ()
         self.vlans: tuple[int, ...] = ()
         self.node_description = b"vrnic mlx5-compatible".ljust(64, b"\0")
+
+    def listen(self, *, unicast: bool, multicast: bool, every: bool) -> None:
+        """Take frames that are for others: every unicast, every multicast, or all. Those to groups get here
+        anyway, and flow tables choose among them.
+        """
+        self.promiscuous_unicast = unicast
+        self.promiscuous_multicast = multicast
+        self.promiscuous_all = every
+        self._nic.promiscuous = unicast or every
 
     @property
     def up(self) -> bool:

@@ -56,7 +56,9 @@ def query_nic_vport_context(device: Mlx5Device, request: Request) -> Mapping[str
         "system_image_guid": port.guid,
         "port_guid": port.guid,
         "node_guid": port.guid,
-        "promisc_all": int(port.promiscuous),
+        "promisc_uc": int(port.promiscuous_unicast),
+        "promisc_mc": int(port.promiscuous_multicast),
+        "promisc_all": int(port.promiscuous_all),
         "allowed_list_type": request["allowed_list_type"],
         "permanent_address.mac_addr_47_32": mac >> 32,
         "permanent_address.mac_addr_31_0": mac & 0xFFFFFFFF,
@@ -76,7 +78,11 @@ def modify_nic_vport_context(device: Mlx5Device, request: Request) -> None:
             raise NicError(ErrorKind.BAD_FIELD, f"MTU {context['mtu']} is not in 68..{LARGEST_MTU}", "mtu")
         port.mtu = context["mtu"]
     if select["promisc"]:
-        port.promiscuous = bool(context["promisc_all"])
+        port.listen(
+            unicast=bool(context["promisc_uc"]),
+            multicast=bool(context["promisc_mc"]),
+            every=bool(context["promisc_all"]),
+        )
     if select["permanent_address"]:
         address = context["permanent_address.mac_addr_47_32"] << 32
         address |= context["permanent_address.mac_addr_31_0"]

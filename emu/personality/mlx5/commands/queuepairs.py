@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from emu.nic.errors import ErrorKind, NicError
+from emu.nic.gid import GID_BYTES
 from emu.nic.pages import PageList
 from emu.nic.qp import QpConfig, QueuePair
 from emu.nic.record import DbrPolicy
@@ -301,6 +302,18 @@ def query_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     return {f"{QPC}.{name}": value for name, value in context.items()}
 
 
+def attach_to_group(device: Mlx5Device, request: Request) -> None:
+    """Have a datagram queue pair receive what is sent to a group."""
+    gid = request["multicast_gid"].to_bytes(GID_BYTES, "big")
+    device.nic.multicast.attach(_find(device, request), gid)
+
+
+def detach_from_group(device: Mlx5Device, request: Request) -> None:
+    """And no more."""
+    gid = request["multicast_gid"].to_bytes(GID_BYTES, "big")
+    device.nic.multicast.detach(_find(device, request), gid)
+
+
 M = ModifyMask
 _INIT = {
     Transport.ROCE_RC: M.PKEY_INDEX | M.PORT | M.ACCESS_FLAGS,
@@ -339,5 +352,7 @@ COMMANDS = (
     _move(Op.RTS2RTS_QP, layout.RTS2RTS_QP_IN, QpState.RTS, QpState.RTS, _NONE),
     Command(Op.QP_2ERR, layout.QP_2ERR_IN, NOTHING_OUT, to_error),
     Command(Op.QP_2RST, layout.QP_2RST_IN, NOTHING_OUT, to_reset),
+    Command(Op.ATTACH_TO_MCG, layout.ATTACH_TO_MCG_IN, NOTHING_OUT, attach_to_group),
+    Command(Op.DETACH_FROM_MCG, layout.DETACH_FROM_MCG_IN, NOTHING_OUT, detach_from_group),
     Command(Op.QUERY_QP, layout.QUERY_QP_IN, layout.QUERY_QP_OUT, query_qp),
 )
