@@ -143,7 +143,7 @@ def test_queue_pairs_never_get_what_is_for_another_station(pair: Pair) -> None:
     """A promiscuous port hands frames to Ethernet queues only."""
     a, b = pair.a, pair.b
     listen(b.machine, every=1)
-    frames = []
+    frames: list[bytes] = []
     b.machine.nic.ethernet = frames.append
     b.machine.nic.addresses = frozenset((STRANGER,))
     a.qp.post(WqeOpcode.SEND, inline(b"x"))
