@@ -77,7 +77,7 @@ class SharedReceiveQueue:
         self._head = following & self.ring.mask
         self.taken = (self.taken + 1) & MASK
         self._watch_limit()
-        return ReceiveRequest(slot, sges, self.number)
+        return ReceiveRequest(slot, sges, self.number, shared=True)
 
     def arm(self, limit: int) -> None:
         """Raise one event when fewer than ``limit`` elements are left."""

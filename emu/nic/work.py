@@ -255,11 +255,15 @@ class ReceiveRequest:
 
     With a ``tag`` it takes only a tagged SEND whose match bits are equal where ``ignore`` has no bit set;
     without, only one that is not tagged.
+
+    ``shared`` elements come from a queue that other queue pairs take from, too: one that was taken cannot be
+    put back there.
     """
 
     index: int
     sges: list[Sge] = field(default_factory=list)
     cookie: object = None
+    shared: bool = False
     tag: int | None = None
     ignore: int = 0
 

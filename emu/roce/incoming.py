@@ -81,6 +81,13 @@ class Incoming:
         if element is not None:
             self.receives.put_back(element)
 
+    def give_up(self, status: Status = Status.LOC_QP_OP_ERR, cause: int = Cause.NONE) -> None:
+        """Give up the open message for good: see :meth:`Receives.give_up` for its receive element."""
+        element = self.element
+        self.close()
+        if element is not None:
+            self.receives.give_up(element, status, cause)
+
     @property
     def open(self) -> bool:
         """True between a message's first packet and its last."""

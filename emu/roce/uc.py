@@ -2,9 +2,10 @@
 """Unreliable connection: SEND and WRITE in order, without acknowledgement; a message that lost a packet is
 dropped whole.
 
-A gap ends the open message: its receive element serves the next message from its start, and packets are
-dropped until one begins a message. WRITE data that is already placed stays. Faults of the sender are dropped
-silently; a receive element that cannot be written ends the queue pair.
+A gap ends the open message: its receive element serves the next message from its start, or, when it is one of
+a shared receive queue, completes in error. Packets are dropped until one begins a message. WRITE data that is
+already placed stays. Faults of the sender are dropped silently; a receive element that cannot be written ends
+the queue pair.
 """
 
 from __future__ import annotations
@@ -117,13 +118,13 @@ class UcEngine(UnreliableEngine):
             return
         incoming = self._incoming
         if packet.psn != self._epsn:
-            incoming.abort()
+            incoming.give_up(cause=Cause.SEQUENCE_RETRIES)
             if not info.start:
                 self._drop(f"PSN {packet.psn} while expecting {self._epsn}", "out_of_sequence")
                 return
             self._host.count("out_of_sequence")
         elif incoming.open and info.start:
-            incoming.abort()
+            incoming.give_up()
         self._epsn = (packet.psn + 1) & PSN_MASK
         self._establish()
         try:
@@ -132,7 +133,7 @@ class UcEngine(UnreliableEngine):
                 raise Refusal(Nak.INVALID_REQUEST, f"{info.name} on a QP without REMOTE_WRITE")
             incoming.carry(packet, info)
         except NotReady:
-            incoming.abort()
+            incoming.give_up()
             self._drop(f"{info.name}: no receive element", "out_of_buffer")
         except Refusal as refusal:
             self._refuse(refusal)
@@ -143,7 +144,7 @@ class UcEngine(UnreliableEngine):
     def _refuse(self, refusal: Refusal) -> None:
         incoming = self._incoming
         if refusal.nak is not Nak.REMOTE_OPERATION:
-            incoming.abort()
+            incoming.give_up(refusal.status, refusal.cause)
             self._drop(refusal.reason)
             return
         element = incoming.element

@@ -3,7 +3,8 @@
 
 A receive element begins with 40 bytes for the network header: an IPv6 header, or twenty zero bytes and an
 IPv4 header. What finds no receive element, one that is too small, or has the wrong Q_Key, is dropped; the
-receive element stays for the next datagram.
+receive element stays for the next datagram, but one of a shared receive queue that is too small completes in
+error.
 
 A datagram longer than the path MTU completes with LOC_LEN_ERR, as hardware drivers do. (Linux rxe sends
 nothing and reports success.)
@@ -141,7 +142,7 @@ class UdEngine(UnreliableEngine):
             return
         length = HEADER_AREA + packet.payload_length
         if length > element.length:
-            self._receives.put_back(element)
+            self._receives.give_up(element, Status.LOC_LEN_ERR, Cause.BAD_LENGTH)
             self._drop(f"datagram needs {length} bytes, receive element {element.index} has {element.length}")
             return
         self._establish()

@@ -239,9 +239,12 @@ class Side:
         self.service()
         return request
 
-    def post_receive(self, index: int, length: int, address: int = BASE, lkey: int = LKEY) -> None:
+    def post_receive(
+        self, index: int, length: int, address: int = BASE, lkey: int = LKEY, *, shared: bool = False
+    ) -> None:
         """Post a receive element."""
-        self.host.receives.append(ReceiveRequest(index, [Sge(address, length, lkey)] if length else []))
+        sges = [Sge(address, length, lkey)] if length else []
+        self.host.receives.append(ReceiveRequest(index, sges, shared=shared))
         self.engine.receive_posted(self._scheduler.now())
         self.service()
 

@@ -235,3 +235,41 @@ def test_packets_of_others_are_dropped(opcode: int, lies: dict[str, Any]) -> Non
     assert pair.b.host.completions == []
     assert len(pair.b.host.drops) == 1
     assert pair.b.engine.expected_psn == 100
+
+
+@pytest.mark.parametrize(
+    ("second", "psn", "status", "cause"),
+    [
+        # The message's last packet is missing, then another message begins, or goes on.
+        (int(Op.SEND_ONLY), 102, Status.LOC_QP_OP_ERR, Cause.SEQUENCE_RETRIES),
+        (int(Op.SEND_MIDDLE), 102, Status.LOC_QP_OP_ERR, Cause.SEQUENCE_RETRIES),
+        # No packet is missing, but the message is not finished.
+        (int(Op.SEND_ONLY), 101, Status.LOC_QP_OP_ERR, Cause.NONE),
+        (int(Op.WRITE_MIDDLE), 101, Status.REM_INV_REQ_ERR, Cause.NONE),
+        # The message is longer than the element.
+        (int(Op.SEND_MIDDLE), 101, Status.LOC_LEN_ERR, Cause.BAD_LENGTH),
+    ],
+)
+def test_an_element_of_a_shared_queue_ends_with_its_message(
+    second: int, psn: int, status: Status, cause: Cause
+) -> None:
+    pair = uc_pair()
+    pair.b.post_receive(0, MTU, shared=True)
+    pair.b.post_receive(1, MTU, shared=True)
+    pair.b.deliver(pair.a.frame(UC | Op.SEND_FIRST, 100, b"", bytes(MTU)))
+    payload = b"tiny" if second == Op.SEND_ONLY else bytes(MTU)
+    pair.b.deliver(pair.a.frame(UC | second, psn, b"", payload))
+    first, *others = pair.b.host.completions
+    assert (first.index, first.status, first.cause) == (0, status, cause)
+    # A whole message after it is received as ever: the queue pair goes on.
+    taken = [(1, Status.SUCCESS)] if second == Op.SEND_ONLY else []
+    assert [(other.index, other.status) for other in others] == taken
+    assert pair.b.host.moves == []
+
+
+def test_a_flush_says_so_of_shared_elements_too() -> None:
+    pair = uc_pair()
+    pair.b.post_receive(0, MTU, shared=True)
+    pair.b.deliver(pair.a.frame(UC | Op.SEND_FIRST, 100, b"", bytes(MTU)))
+    pair.b.modify(QpState.ERR)
+    assert pair.b.host.statuses == [(0, Status.WR_FLUSH_ERR)]

@@ -204,3 +204,16 @@ def test_another_partition_is_dropped_and_counted() -> None:
     pair.b.post_receive(0, 64)
     pair.b.deliver(pair.a.frame(UdOpcode.SEND_ONLY, 0, pack_deth(QKEY, 3), b"", pkey=0x1234))
     assert [counter for counter, _ in pair.b.host.drops] == ["bad_pkey_cntr"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_element_too_small_stays_unless_its_queue_is_shared(shared: bool) -> None:
+    pair = ud_pair()
+    pair.b.post_receive(0, 40, shared=shared)
+    pair.b.post_receive(1, 100, shared=shared)
+    send(pair, 10)
+    failed = [(0, Status.LOC_LEN_ERR)] if shared else []
+    assert pair.b.host.statuses == failed
+    send(pair, 0)
+    assert pair.b.host.statuses == [*failed, (1 if shared else 0, Status.SUCCESS)]
+    assert pair.b.host.moves == []
