@@ -113,6 +113,12 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 	return true;
 }
 
+void Host::ring_early(const Qp &qp)
+{
+	machine_.doorbell(qp.doorbells + VRNIC_DB_SQ / 8,
+			  htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qp.qpn, options_.start + 1)), 8);
+}
+
 bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
 {
 	constexpr uint32_t access = VRNIC_ACCESS_LOCAL_WRITE | VRNIC_ACCESS_REMOTE_WRITE | VRNIC_ACCESS_REMOTE_READ |
