@@ -229,13 +229,10 @@ class Submission:
     def push(self, qp: QueuePair, index: int, wqe: bytes, slots: int) -> None:
         """The next descriptor of ``qp``, in ``slots`` slots from ``index`` on, came with its doorbell.
 
-        It is carried out as it came; the ring must hold the same.
+        It is not fetched again. One that the ring has otherwise is fetched and the rule named: words of two
+        descriptors may have come together, and the ring is what counts.
         """
         platform = self._platform
-        qp.pushed = wqe.ljust(slots * qp.sq.slot_size, b"\0")
-        platform.counters.pushed_wqes += 1
-        if platform.events.mask & _DOORBELL:
-            self._trace(qp, index, "descriptor pushed at index", f"{len(wqe)} bytes")
         try:
             ring = qp.sq.read(index, slots)
         except BusError as error:
@@ -250,6 +247,11 @@ class Submission:
                 qpn=qp.number,
                 index=index,
             )
+            return
+        qp.pushed = ring
+        platform.counters.pushed_wqes += 1
+        if platform.events.mask & _DOORBELL:
+            self._trace(qp, index, "descriptor pushed at index", f"{len(wqe)} bytes")
 
     def _recover(self, qp: QueuePair, record: DoorbellRecord) -> None:
         qp.recovery = None

@@ -75,6 +75,9 @@ class SendDoorbells:
 
     def _push(self, uar: int, register: int, at: int, data: bytes) -> None:
         words = self._words(register)
+        if at in words:
+            # Another descriptor begins.
+            words.clear()
         words[at] = data
         start = words.get(0)
         if start is None:
@@ -89,11 +92,7 @@ class SendDoorbells:
         elif all(WORD * word in words for word in range(2 * units)):
             if door is not None and door.qp is not None:
                 self._whole(door.qp, b"".join(words[WORD * word] for word in range(2 * units)))
-            if at == 0:
-                words.clear()
-            else:
-                # If it was too late, or the start is an earlier doorbell's: the true start may still come.
-                del words[0]
+            words.clear()
 
     def _words(self, register: int) -> dict[int, bytes]:
         """What came to a register and was not used."""

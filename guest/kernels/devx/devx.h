@@ -67,6 +67,7 @@ struct devx_qp {
 	uint8_t log_size;
 	uint32_t cqn;
 	uint32_t start;  /* first running index; real devices begin at 0 */
+	bool no_record;  /* the doorbell alone counts, @record is not read */
 	uint32_t number;  /* out */
 	void *handle;  /* out */
 };

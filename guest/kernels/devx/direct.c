@@ -50,7 +50,7 @@ static int poll_once(struct direct *queue)
 {
 	uint32_t slot = queue->collapsed ? 0 : queue->consumed & (queue->cq_slots - 1);
 	const volatile uint8_t *cqe = queue->cq + (uint64_t)slot * MLX5_CQE_BYTES;
-	struct mlx5_cqe_end end = mlx5_cqe_end(*(const volatile uint64_t *)(cqe + MLX5_CQE_BYTES - 8));
+	struct mlx5_cqe_end end = mlx5_cqe_end_of(*(const volatile uint64_t *)(cqe + MLX5_CQE_BYTES - 8));
 	uint16_t advance;
 
 	if (end.opcode == MLX5_CQE_INVALID)

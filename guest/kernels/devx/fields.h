@@ -54,6 +54,7 @@ enum {
 #define QPC_log_msg_max F(0x0c0 + 0x043, 5)
 #define QPC_log_sq_size F(0x0c0 + 0x051, 4)
 #define QPC_uar_page F(0x0c0 + 0x068, 24)
+#define QPC_send_dbr_mode F(0x0c0 + 0x080, 2)
 #define QPC_remote_qpn F(0x0c0 + 0x0a8, 24)
 #define QPC_ack_timeout F(0x0c0 + 0x0c0 + 0x040, 5)
 #define QPC_src_addr_index F(0x0c0 + 0x0c0 + 0x048, 8)

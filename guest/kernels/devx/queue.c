@@ -52,6 +52,7 @@ int devx_create_qp(struct devx *nic, struct devx_qp *qp)
 	devx_set(in, QPC_cqn_snd, qp->cqn);
 	devx_set(in, QPC_cqn_rcv, qp->cqn);
 	devx_set(in, QPC_rq_type, NO_RECEIVES);
+	devx_set(in, QPC_send_dbr_mode, qp->no_record);
 	devx_set(in, QPC_hw_sq_wqebb_counter, qp->start);
 	devx_set(in, QPC_sw_sq_wqebb_counter, qp->start);
 	devx_set(in, QPC_dbr_umem_valid, 1);

@@ -184,7 +184,7 @@ struct mlx5_cqe_end {
 	bool owner;
 };
 
-static inline struct mlx5_cqe_end mlx5_cqe_end(uint64_t last)
+static inline struct mlx5_cqe_end mlx5_cqe_end_of(uint64_t last)
 {
 	uint8_t byte[8];
 	struct mlx5_cqe_end end;

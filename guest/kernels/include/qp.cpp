@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "mlx5_format.h"
+
 namespace kernels {
 
 using simt::Order;
@@ -108,10 +110,17 @@ void Qp::poll()
 		if (simt::atomic_exchange(&cq_lock, 1, scope()))
 			return;
 		simt::acquire(scope());
-		poll_ring(simt::ld(&completed));
+		if (device == Device::mlx5)
+			poll_mlx5();
+		else
+			poll_ring(simt::ld(&completed));
 		simt::st(&cq_lock, 0, Order::release, scope());
 		break;
 	default:
+		if (device == Device::mlx5) {
+			poll_mlx5();
+			break;
+		}
 		commit = le64toh(simt::ld(words + VRNIC_CQE_SIZE / 8 - 1, Order::acquire, Scope::sys));
 		// The slot was filled with 0xff.
 		if (static_cast<uint32_t>(commit) != 0xffffffff)
@@ -166,6 +175,10 @@ void Qp::fill(uint64_t index, const Wqe &wqe)
 	uint32_t distance = static_cast<uint32_t>(index - start);
 	uint8_t flags = wqe.flags();
 
+	if (device == Device::mlx5) {
+		fill_mlx5(index, wqe);
+		return;
+	}
 	if (mutated(Mutation::masked_index))
 		number &= depth - 1;
 	if (mutated(Mutation::narrow_index))
@@ -227,6 +240,11 @@ void Qp::store_doorbell(uint64_t end)
 
 	if (mutated(Mutation::narrow_doorbell))
 		doorbell = htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qpn, index & 0xffff));
+	if (device == Device::mlx5) {
+		doorbell = doorbell_mlx5(end);
+		target = doorbells;
+		index = le32toh(mlx5_record(index));
+	}
 	if (!mutated(Mutation::drop_ring_fence))
 		simt::fence(reach);
 	if (ring_twice)
@@ -241,6 +259,8 @@ void Qp::store_doorbell(uint64_t end)
 
 		simt::mmio_st32(halves, static_cast<uint32_t>(doorbell));
 		simt::mmio_st32(halves + 1, static_cast<uint32_t>(doorbell >> 32));
+	} else if (device == Device::mlx5 && convention == Convention::blueflame) {
+		push_mlx5(end);
 	} else {
 		simt::mmio_st64(target, doorbell);
 	}

@@ -18,10 +18,19 @@ namespace kernels {
 // How the NIC reports, see enum vrnic_cq_mode: each CQE into one slot, round a ring, or only counted.
 enum class Completion { collapsed, ring, counter };
 
+// Whose formats a queue pair has.
+enum class Device { vrnic, mlx5 };
+
+// What an mlx5 doorbell says: the index of the next free slot, the start of the last WQE, or all of it.
+enum class Convention { next, last, blueflame };
+
 struct Qp {
 	// set up by the host
 	uint64_t *sq;
+	Device device;
+	Convention convention;
 	uint32_t *dbr;  // dword 0 receive, dword 1 send
+	uint32_t *cq_record;  // of mlx5: dword 0 says what was read of a ring CQ
 	uint8_t *cq;
 	Completion completion;
 	uint8_t log_cq;  // log2 of a ring CQ's slots: twice the send ring's, for what the NIC is told late
@@ -72,6 +81,10 @@ private:
 	[[noreturn]] void fail(const std::string &what);
 	void wait_completed(uint64_t end);
 	void ring(uint64_t end);
+	void fill_mlx5(uint64_t index, const Wqe &wqe);
+	void poll_mlx5();
+	uint64_t doorbell_mlx5(uint64_t end);
+	void push_mlx5(uint64_t end);
 };
 
 } // namespace kernels

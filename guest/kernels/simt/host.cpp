@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "mlx5_format.h"
+
 namespace kernels {
 
 namespace {
@@ -84,7 +86,15 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 	qp.ring_twice = options_.ring_twice;
 	qp.dbr = reinterpret_cast<uint32_t *>(rings.map + dbr);
 	qp.dbr[0] = qp.dbr[1] = htole32(options_.start);
+	qp.device = options_.device;
+	qp.convention = options_.convention;
+	qp.cq_record = qp.dbr + MLX5_CQ_RECORD_BEHIND / sizeof(*qp.dbr);
 	qp.doorbells = machine_.doorbells();
+	if (qp.device == Device::mlx5) {
+		qp.dbr[0] = 0;
+		qp.dbr[1] = mlx5_record(options_.start);
+		qp.doorbells += MLX5_UAR_DOORBELL / sizeof(*qp.doorbells);
+	}
 	qp.clock = read_clock;
 	qp.start = qp.reserved = qp.ready = qp.produced = qp.completed = options_.start;
 	qp.log_depth = options_.log_depth;
@@ -113,10 +123,16 @@ bool Host::make_qp(Qp &qp, const Region &rings, uint64_t at)
 	return true;
 }
 
+// Before it is connected.
 void Host::ring_early(const Qp &qp)
 {
-	machine_.doorbell(qp.doorbells + VRNIC_DB_SQ / 8,
-			  htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qp.qpn, options_.start + 1)), 8);
+	uint32_t index = options_.start + 1;
+
+	if (qp.device == Device::mlx5)
+		machine_.doorbell(qp.doorbells, mlx5_doorbell_next(index, qp.qpn), 8);
+	else
+		machine_.doorbell(qp.doorbells + VRNIC_DB_SQ / 8,
+				  htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qp.qpn, index)), 8);
 }
 
 bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)

@@ -2,6 +2,7 @@
 // What a kernel runs on: a NIC, memory it can reach, peers, and a clock.
 //
 //   device   the guest's drivers, and a peer reached by lines on standard input and output
+//   mlx5     the same with an mlx5-compatible NIC, through DevX
 //   harness  a NIC in another process, over a socket, without a guest; see harness.cpp
 //
 // Calls return false, or nothing where they cannot fail, with a sentence in error().
@@ -22,6 +23,9 @@ namespace kernels {
 
 // What explains a queue pair in ERR whose own work did nothing wrong.
 constexpr char PEER_ERROR[] = "the NIC ended it for what its peer asked of it";
+
+// The record of an mlx5 CQ is that many bytes behind its ring.
+constexpr uint64_t MLX5_CQ_RECORD_BEHIND = 16;
 
 struct Region {
 	uint8_t *map;
@@ -85,6 +89,7 @@ private:
 };
 
 std::unique_ptr<Machine> make_device_machine();
+std::unique_ptr<Machine> make_mlx5_machine();
 std::unique_ptr<Machine> make_harness_machine();
 
 } // namespace kernels

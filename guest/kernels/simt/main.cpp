@@ -122,7 +122,9 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	std::unique_ptr<kernels::Machine> machine =
-		options.harness < 0 ? kernels::make_device_machine() : kernels::make_harness_machine();
+		options.harness >= 0			   ? kernels::make_harness_machine() :
+		options.device == kernels::Device::mlx5 ? kernels::make_mlx5_machine() :
+							   kernels::make_device_machine();
 
 	return kernels::run(options, *kernel, *machine);
 }

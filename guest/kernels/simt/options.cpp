@@ -83,6 +83,8 @@ void usage()
 	       "      --order ORDER      record-doorbell (default) or doorbell-record-doorbell\n"
 	       "      --hints WHAT       on (default), or off: tell the NIC's checks what it cannot see\n"
 	       "      --cq MODE          collapsed (default), ring or counter\n"
+	       "      --device NIC       whose formats: vrnic (default), or mlx5 (an mlx5-compatible NIC's)\n"
+	       "      --doorbell WHAT    of mlx5: next (index, default), last (descriptor's start) or blueflame (all of it)\n"
 	       "      --tokens, --experts, --topk, --hidden, --steps N, --routing uniform|hot|idle   of moe\n"
 	       "  -t, --timeout S        seconds to wait for anything (default 20)\n"
 	       "      --harness FD       a socket to a NIC without a guest\n"
@@ -162,6 +164,8 @@ void set(Options &options, int which, const char *value)
 	static const char *const orders[] = { "record-doorbell", "doorbell-record-doorbell", nullptr };
 	static const char *const switches[] = { "on", "off", nullptr };
 	static const char *const routings[] = { "uniform", "hot", "idle", nullptr };
+	static const char *const devices[] = { "vrnic", "mlx5", nullptr };
+	static const char *const conventions[] = { "next", "last", "blueflame", nullptr };
 	// In the order of enum vrnic_dbr_policy.
 	static const char *const policies[] = { "none", "recovery", "authoritative", "strict", nullptr };
 
@@ -230,6 +234,12 @@ void set(Options &options, int which, const char *value)
 	case OPT_HINTS:
 		options.hints = choice("--hints", value, switches) == 0;
 		break;
+	case OPT_DEVICE:
+		options.device = static_cast<Device>(choice("--device", value, devices));
+		break;
+	case OPT_DOORBELL:
+		options.convention = static_cast<Convention>(choice("--doorbell", value, conventions));
+		break;
 	case OPT_MUTATION:
 		mutation = mutation_named(value);
 		break;
@@ -262,6 +272,17 @@ void set(Options &options, int which, const char *value)
 	}
 }
 
+// What an mlx5-compatible NIC has no form for.
+void check_mlx5(Options &options)
+{
+	if (options.completion == Completion::counter)
+		refuse("--cq cannot be counter: mlx5 CQs have entries");
+	if (options.transport != VRNIC_TRANSPORT_ROCE_RC)
+		refuse("--transport: what carries an mlx5 connection is the lab's to choose (carry)");
+	// The hint ring is a part of the vrnic contract.
+	options.hints = false;
+}
+
 } // namespace
 
 void options_parse(int argc, char **argv, Options &options)
@@ -274,6 +295,8 @@ void options_parse(int argc, char **argv, Options &options)
 	if (optind != argc - 1)
 		refuse(optind == argc ? "which kernel?" : "one kernel at a time");
 	options.kernel = argv[optind];
+	if (options.device == Device::mlx5)
+		check_mlx5(options);
 	if (!options.role && options.harness < 0)
 		refuse("--role a or --role b?");
 }

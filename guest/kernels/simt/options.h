@@ -19,6 +19,8 @@ struct Options {
 	int harness = -1;  // a socket to a NIC without a guest
 	bool weak = false;  // memory engine
 	bool hints = true;  // tell the NIC's checks of this side
+	Device device = Device::vrnic;
+	Convention convention = Convention::next;  // of mlx5 doorbells
 	Place ring = Place::vram;
 	Place data = Place::vram;
 	uint64_t seed = 1;
