@@ -46,6 +46,7 @@ enum class Mutation {
 	drop_block_barrier,
 	garbage_hints,
 	narrow_signal,
+	stray_key,
 };
 
 struct MutationName {

@@ -52,6 +52,7 @@ const MutationName mutations[] = {
 	{ Mutation::narrow_ring_fence, "narrow-ring-fence", "fence for the GPU where the NIC reads host memory" },
 	{ Mutation::drop_block_barrier, "drop-block-barrier", "post what a CTA wrote without a barrier before" },
 	{ Mutation::garbage_hints, "garbage-hints", "write random bytes into the hint ring" },
+	{ Mutation::stray_key, "stray-key", "use a key that was never given out" },
 	{ Mutation::narrow_signal, "narrow-signal", "add 4 bytes to a signal of 8" },
 	{ Mutation::none, nullptr, nullptr },
 };

@@ -9,6 +9,8 @@ using simt::Scope;
 
 uint32_t Shmem::rkey(uint32_t pe) const
 {
+	if (mutated(Mutation::stray_key))
+		return peers[pe].rkey ^ 0x00800000;
 	return mutated(Mutation::swap_keys) ? __builtin_bswap32(peers[pe].rkey) : peers[pe].rkey;
 }
 
