@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -149,9 +151,10 @@ def test_the_command_prints_a_table_and_bars(monkeypatch: pytest.MonkeyPatch) ->
     assert code == 0
     for outcome in outcomes:
         assert f"{outcome.time / 1e6:.3f} ms" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
     bars = [line.count("█") for line in text.splitlines() if "█" in line]
     longest = max(outcome.time for outcome in outcomes)
-    assert bars == [max(1, round(50 * outcome.time / longest)) for outcome in outcomes]
+    assert bars == [max(1, round(36 * outcome.time / longest)) for outcome in outcomes]
 
 
 def test_the_command_fails_when_a_run_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,3 +163,33 @@ def test_the_command_fails_when_a_run_did(monkeypatch: pytest.MonkeyPatch) -> No
     assert code == 1
     assert json.loads(text)[0]["failed"] == broken.failed
     assert broken.failed in vrnic(monkeypatch, [broken])[1]
+
+
+def test_the_command_draws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    workload = Workload("two & more", (65536, 65536), losses=(0.0, 0.05))
+    outcomes = compare_transports([workload])
+    path = tmp_path / "compare.svg"
+    code, _ = vrnic(monkeypatch, outcomes, "--plot", str(path))
+    assert code == 0
+    drawing = ElementTree.parse(path).getroot()
+    names = "{http://www.w3.org/2000/svg}"
+    titles = [title.text for title in drawing.iter(f"{names}title")]
+    # A bar for each time, and for each run that sent something again.
+    assert len(titles) == len(outcomes) + sum(outcome.resent > 0 for outcome in outcomes)
+    bars = [float(bar.get("height", "")) for bar in drawing.iter(f"{names}rect") if len(bar)]
+    times = {outcome.time: bar for outcome, bar in zip(_in_order(outcomes), bars, strict=False)}
+    assert sorted(times) == [time for time, _ in sorted(times.items(), key=lambda entry: entry[1])]
+    shown = [text.text or "" for text in drawing.iter(f"{names}text")]
+    assert {"two & more: time, ms", "roce-rc, 1 path", "uet-rud, 8 paths", "5 % loss"} <= set(shown)
+
+
+def _in_order(outcomes: list[Outcome]) -> list[Outcome]:
+    """As the drawing has them: by loss, then transport and paths."""
+    return sorted(outcomes, key=lambda outcome: (outcome.loss, outcome.transport, outcome.paths))
+
+
+def test_a_drawing_that_cannot_be_written_is_told_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code, _ = vrnic(monkeypatch, [], "--plot", str(tmp_path / "nowhere" / "compare.svg"))
+    assert code == 1
