@@ -44,6 +44,8 @@ _RECEIVED_MASK = 0xFFFFFF
 _NS_PER_SERVICE_UNIT = 128
 _SERVICE_MAX = 0xFFFF
 _OUT_OF_ORDER_MAX = 0xFFFE
+_AGAIN = 8
+"""A gap is told again after this part of the patience of a source."""
 _CLEARED_KEPT = 64
 """Cleared answers that are remembered, to tell who asks for one again."""
 _NO_RESPONSE = Answer(NextHeader.RESPONSE, response(ResponseOpcode.NO_RESPONSE, ReturnCode.NULL))
@@ -73,8 +75,7 @@ class Destination:
         self._response = response(
             ResponseOpcode.DEFAULT_RESPONSE, pdc.parameters.wire.default_return_code, 0, 0, 0
         )
-        self.cack = advance(start_psn, -1)
-        self.received = 0
+        self.begin(start_psn)
         self.stored: dict[int, Answer] = {}
         self._pending: dict[int, Acknowledgement] = {}
         self._cleared: dict[int, None] = {}
@@ -82,6 +83,12 @@ class Destination:
         self._octets = 0
         self._since_ack = 0
         self._silent = False
+        self._refused_at = 0
+
+    def begin(self, start_psn: int) -> None:
+        """Expect ``start_psn`` first."""
+        self.cack = advance(start_psn, -1)
+        self.received = 0
 
     def clear(self, psn: int) -> None:
         """The source has seen every response up to ``psn``."""
@@ -114,11 +121,7 @@ class Destination:
             pdc.refuse(NackCode.INVALID_SYN if packet.syn else NackCode.PSN_OOR_WINDOW, packet)
             return
         if pdc.rod and ahead != self.received.bit_length() + 1:
-            pdc.count("out_of_sequence")
-            if not self._silent:
-                self._silent = True
-                expected = advance(self.cack, self.received.bit_length() + 1)
-                pdc.refuse(NackCode.ROD_OOO, packet, expected)
+            self._out_of_order(packet, now)
             return
         if len(self.stored) >= self._parameters.max_stored:
             # It may need an answer that has to be kept, and its operation may not be one to do twice.
@@ -153,6 +156,15 @@ class Destination:
                 self.acknowledge(self.owed, now)
             self.owed = self._owe(packet, now)
             pdc.kick()
+
+    def _out_of_order(self, packet: UetPacket, now: int) -> None:
+        """ROD: what is not the next packet is dropped. One NACK for each gap, and again after a while."""
+        self._pdc.count("out_of_sequence")
+        if self._silent and now < self._refused_at + self._parameters.tail_loss_ns // _AGAIN:
+            return
+        self._silent = True
+        self._refused_at = now
+        self._pdc.refuse(NackCode.ROD_OOO, packet, advance(self.cack, self.received.bit_length() + 1))
 
     @staticmethod
     def _owe(packet: UetPacket, now: int) -> Acknowledgement:
@@ -192,6 +204,8 @@ class Destination:
         """Take a packet that a switch cut."""
         if self.has(packet.psn):
             self.acknowledge(self._owe(packet, now), now)
+        elif self._pdc.rod and distance(packet.psn, self.cack) != self.received.bit_length() + 1:
+            self._out_of_order(packet, now)
         else:
             self._pdc.refuse(code, packet)
 

@@ -10,7 +10,7 @@ from emu.uet.headers import CONTROL, PDS_ACK_CC, PDS_REQUEST, PDS_SIZES
 from emu.uet.path import ENTROPY_SIZE
 from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6
 from emu.wire.headers import UDP_SIZE
-from emu.wire.uet_names import UET_PORT, PdsType, RequestFlag
+from emu.wire.uet_names import UET_PORT, AckFlag, PdsType, RequestFlag
 from emu.wire.uet_profile import DEFAULT, Profile, Trailer
 from emu.wire.uet_trailer import CRC_SIZE, packet_crc_ok
 
@@ -20,6 +20,7 @@ NOMINAL_EXTRA = 40
 """Bytes beyond the IP payload in a packet's nominal size, the unit of congestion control."""
 
 # Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
+_EPSN = int(AckFlag.EPSN)
 _SYN = int(RequestFlag.SYN)
 _HALF = struct.Struct(">H")
 _UDP = struct.Struct(">HHHH")
@@ -146,6 +147,9 @@ class UetPacket:
             self.offset = self.word = self.spdcid = self.dpdcid = 0
         self.following = first >> 7 & 0xF
         self.flags = first & 0x7F
+        if self.flags & _EPSN and kind == PdsType.ACK:
+            # An expected PSN for a mode of establishment that is not this endpoint's.
+            self.ses = min(self.ses + 4, end)
 
     @property
     def is_request(self) -> bool:

@@ -55,12 +55,15 @@ class Parameters:
     ``unexpected_bytes`` of data; ``max_fetches`` rendezvous are fetched at a time. A deferrable send that was
     called off is tried again after ``deferral_ns`` even if nobody asked for it.
 
-    ``max_pdcs`` bounds the contexts of an endpoint, ``max_messages`` the started messages on one of them,
-    ``max_replies`` the read answers that wait for its window, ``max_stored`` the answers that wait to be
-    cleared.
+    ``max_pdcs`` bounds the contexts of an endpoint, ``max_bitmaps`` those that others opened for unordered
+    delivery, ``max_messages`` the started messages on one, ``max_replies`` the read answers that wait for its
+    window, ``max_stored`` the answers that wait to be cleared.
     An initiator closes a PDC ``idle_close_ns`` after its last use, in error if read data is still missing; a
     target that asked for a close waits ``close_ns``; late SYN packets of a closed PDC are recognized for
     ``syn_safety_ns``.
+
+    With ``choose_start`` a target has initiators begin at a PSN of its choice, which it can tell again
+    without remembering anything: SYN packets with forged source addresses then open no contexts.
 
     ``paths`` is the number of entropy values packets are sprayed over. ``security`` is the domain whose key
     protects all packets, None for none; its ICV takes the place of a CRC.
@@ -94,12 +97,14 @@ class Parameters:
     max_nack_retx: int = 5
 
     max_pdcs: int = 4096
+    max_bitmaps: int = 4096
     max_messages: int = 1024
     max_replies: int = 4096
     max_stored: int = 1024
     idle_close_ns: int = 5 * NS_PER_S
     close_ns: int = NS_PER_S
     syn_safety_ns: int = NS_PER_S
+    choose_start: bool = False
 
     paths: int = 8
     nscc: NsccConfig = field(default_factory=NsccConfig)

@@ -29,6 +29,7 @@ from emu.uet.nscc import Nscc
 from emu.uet.outgoing import Answer, Failure, Outgoing, Stream, Verdict, Work
 from emu.uet.packet import NOMINAL_EXTRA, UetPacket
 from emu.uet.path import PeerPath
+from emu.uet.psn import before
 from emu.uet.source import Source
 from emu.wire.uet_names import (
     AckFlag,
@@ -58,6 +59,8 @@ _RETX = int(RequestFlag.RETX)
 _SYN = int(RequestFlag.SYN)
 _ECT0 = 2
 _CE = 3
+_STARTS = 3
+"""Start PSNs that a target may choose for one PDC."""
 _BUDGET = 64
 """Packets of one PDC before the next one's turn."""
 _ID_NEEDLESS = frozenset(
@@ -108,6 +111,9 @@ class Pdc:
         self.close_wanted = False
         self._close_sent = False
         self._close_by: int | None = None
+        self._close_psn: int | None = None
+        self._starts = 0
+        self.peer_key: tuple[bytes, bytes, bytes, bool, int] | None = None
         self.closed = False
         self.queued = False
         self.reason = ""
@@ -144,6 +150,17 @@ class Pdc:
         """Queue a message."""
         self.source.queue.append(stream)
         self.kick()
+
+    def begin_anew(self, start_psn: int) -> bool:
+        """The target wants another start PSN. False when it is not its turn to choose, or it chose enough."""
+        if self.established or self.role is Role.TARGET or self._starts >= _STARTS:
+            return False
+        if start_psn != self.start_psn:
+            self._starts += 1
+            self.start_psn = start_psn
+            self.destination.begin(start_psn)
+            self.source.begin_anew(start_psn)
+        return True
 
     # Out
 
@@ -260,6 +277,9 @@ class Pdc:
         if packet.rod != self.rod:
             self.refuse(NackCode.PDC_MODE_MISMATCH, packet)
             return
+        if self._close_psn is not None and before(self._close_psn, packet.psn):
+            self.refuse(NackCode.CLOSING, packet)
+            return
         wire = self.parameters.wire
         if packet.head.dscp == wire.dscp_trimmed:
             self.destination.trimmed(packet, NackCode.TRIMMED, now)
@@ -339,6 +359,8 @@ class Pdc:
         destination = self.destination
         destination.clear(packet.psn)
         if not destination.has((packet.psn - 1) & 0xFFFFFFFF):
+            # It comes again when they have come; nothing new is taken until then.
+            self._close_psn = packet.psn
             self.drop(f"close command PSN {packet.psn} while earlier packets are missing")
             return
         destination.request(packet, now)

@@ -145,8 +145,12 @@ class Recovery:
         elif reaction is Reaction.GO_BACK:
             self._go_back(packet.payload, now)
         elif reaction is Reaction.WAIT:
-            outgoing.asks = 0
+            # It is there, and the destination alive.
+            source.arrived(outgoing)
+            outgoing.asks = outgoing.timeouts = 0
             self._watch(outgoing, now + self._parameters.rto_ns)
+        elif reaction is Reaction.NEW_START and self._pdc.begin_anew(packet.payload):
+            pass
         elif reaction is Reaction.FRESH:
             self._pdc.gone(f"the target does not know the PDC (NACK {name_of(code)})")
         else:
@@ -157,6 +161,10 @@ class Recovery:
         if outgoing.state is State.ARRIVED and code != NackCode.ACK_WITH_DATA:
             return
         if outgoing.state is State.LOST:
+            return
+        if self._pdc.rod and outgoing.state is State.FLIGHT:
+            # The destination takes nothing behind it.
+            self._go_back(outgoing.psn, now)
             return
         if outgoing.state is State.FLIGHT:
             self._source.inflight -= outgoing.nominal
@@ -201,6 +209,15 @@ class Recovery:
         outgoing.state = State.LOST
         self._pdc.reason = reason
         self.lost.append(outgoing)
+        self._pdc.kick()
+
+    def begin_anew(self, outstanding: list[Outgoing]) -> None:
+        """Send all of these again, under the PSNs that they have now."""
+        self._paths.clear()
+        for outgoing in outstanding:
+            outgoing.state = State.LOST
+        self.lost = deque(outstanding)
+        self._pdc.reason = "the target chose another start"
         self._pdc.kick()
 
     # Time
@@ -265,6 +282,9 @@ class Recovery:
             elif self._asked < _ASKS_AT_ONCE:
                 self._request(outgoing)
                 self._watch(outgoing, now + self._patience)
+                if self._pdc.rod:
+                    # What is behind the oldest was dropped if that one is missing.
+                    return
 
     def _request(self, outgoing: Outgoing) -> None:
         """Ask for the fate of a packet, behind it on its path: the answer is true when that keeps order."""
@@ -291,6 +311,9 @@ class Recovery:
                 self._watch(outgoing, now + self._patience)
                 return True
         patience = self._patience
+        if self._pdc.rod and outgoing.state is State.FLIGHT and self._oldest() is not outgoing:
+            self._watch(outgoing, now + patience)
+            return True
         quiet = max(self._heard, outgoing.sent_at) + patience
         busy = quiet > now and outgoing.sent_at + _LONGEST * patience > now
         if busy or self._asked >= _ASKS_AT_ONCE:
@@ -302,6 +325,13 @@ class Recovery:
             self._watch(outgoing, now + patience)
             return True
         return self._timed_out(outgoing, now, patience)
+
+    def _oldest(self) -> Outgoing | None:
+        """The oldest packet that is not known to be at the destination."""
+        for outgoing in self._source.unacked.values():
+            if outgoing.state is State.FLIGHT:
+                return outgoing
+        return None
 
     def _timed_out(self, outgoing: Outgoing, now: int, patience: int) -> bool:
         """No answer to a packet, nor to questions about it. False when that ended the PDC."""

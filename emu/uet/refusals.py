@@ -18,6 +18,7 @@ class Reaction(enum.Enum):
     GO_BACK = "send everything from the PSN in the payload on again, in order"
     WAIT = "the destination has the packet and is still at work"
     FRESH = "the target has no such PDC (any more): what it did not answer it did not carry out"
+    NEW_START = "send everything again from the PSN in the payload on, as the target chose it"
     FATAL = "the PDC ends, and what is outstanding on it fails"
 
 
@@ -43,7 +44,7 @@ REACTIONS: dict[int, Reaction] = {
     NackCode.ACK_WITH_DATA: Reaction.RESEND,
     NackCode.INVALID_SYN: Reaction.FRESH,
     NackCode.PDC_MODE_MISMATCH: Reaction.FATAL,
-    NackCode.NEW_START_PSN: Reaction.FATAL,
+    NackCode.NEW_START_PSN: Reaction.NEW_START,
     NackCode.RCVD_SES_PROCG: Reaction.WAIT,
     NackCode.UNEXP_EVENT: Reaction.FATAL,
     NackCode.RCVR_INFER_LOSS: Reaction.RESEND,

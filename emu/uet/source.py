@@ -234,6 +234,10 @@ class Source:
         self.recovery.arrived(outgoing)
         arrived.append(outgoing)
 
+    def arrived(self, outgoing: Outgoing) -> None:
+        """The destination says that it has a packet."""
+        self._arrive(outgoing, [])
+
     def _answer(self, outgoing: Outgoing, header: ResponseHeader | None, frame: bytes) -> None:
         if outgoing.answered:
             return
@@ -255,6 +259,21 @@ class Source:
     def refuse(self, code: int, packet: UetPacket, now: int) -> None:
         """Take a NACK about a packet of this direction."""
         self.recovery.refuse(code, packet, now)
+
+    def begin_anew(self, start_psn: int) -> None:
+        """Number everything from ``start_psn`` on, and send it again; nothing was taken yet."""
+        outstanding = list(self.unacked.values())
+        for outgoing in outstanding:
+            if outgoing.state is State.FLIGHT:
+                self.inflight -= outgoing.nominal
+        self.unacked.clear()
+        self._start = self.next_psn = start_psn
+        self.cack = self.clear = advance(start_psn, -1)
+        for outgoing in outstanding:
+            outgoing.psn = self.next_psn
+            self.unacked[outgoing.psn] = outgoing
+            self.next_psn = advance(self.next_psn)
+        self.recovery.begin_anew(outstanding)
 
     def avoid(self, ev: int, now: int) -> None:
         """Leave a path out for a round trip: it is congested, or lost a packet."""

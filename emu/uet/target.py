@@ -167,8 +167,7 @@ class Target:
                 inbound.offer = header
             if opcode in _DEFERRABLE:
                 inbound.initiator_token, inbound.target_token = divmod(header.buffer_offset, 1 << 32)
-                if inbound.target_token:
-                    self.waiting.resume(inbound)
+                if self.waiting.resume(inbound):
                     return
             if opcode not in _TAGGED:
                 number = (header.key & _U32) or self.receives.next_number

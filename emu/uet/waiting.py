@@ -67,7 +67,6 @@ class Waiting:
 
     def defer(self, inbound: Inbound) -> None:
         """Call a message off until there is an element for it. :raises Refused: always."""
-        self._take_deferred(initiator_token=inbound.initiator_token)
         self._keep(inbound)
         self._token = self._token % _U32 + 1
         inbound.target_token = self._token
@@ -83,33 +82,31 @@ class Waiting:
         self._host.count("send_rnr_err")
         raise Refused(ReturnCode.NO_MATCH)
 
-    def resume(self, inbound: Inbound) -> None:
-        """A message that was called off comes again, as it was asked to: it has the element that was found.
+    def resume(self, inbound: Inbound) -> bool:
+        """A deferrable message comes, maybe again. True when it was asked for, and has the element that was
+        found for it.
 
-        :raises Refused: nobody asked for it, or it is too long.
+        :raises Refused: it is too long for that.
         """
-        before = self._take_deferred(target_token=inbound.target_token)
-        if before is None or before.receive is None:
-            raise Refused(ReturnCode.DROPPED)
+        before = next((other for other in self.messages if self._same(other, inbound)), None)
+        if before is None:
+            return False
+        self.messages.remove(before)
         if before.home is not None:
             # All its packets are answered, or the sender would not start over.
             before.home[0].inbound.pop(before.home[1], None)
+        if before.receive is None or before.target_token != inbound.target_token:
+            # It comes by itself: it is matched anew.
+            self._receives.put_back(before)
+            return False
         inbound.tag, inbound.number = before.tag, before.number
         inbound.receive, before.receive = before.receive, None
         self._receives.check_length(inbound)
+        return True
 
-    def _take_deferred(self, *, initiator_token: int = 0, target_token: int = 0) -> Inbound | None:
-        for position, inbound in enumerate(self.messages):
-            named = (
-                inbound.target_token == target_token
-                if target_token
-                else inbound.initiator_token == initiator_token
-            )
-            if inbound.deferred and named:
-                if not target_token:
-                    self._receives.put_back(inbound)
-                return self.messages.pop(position)
-        return None
+    @staticmethod
+    def _same(other: Inbound, inbound: Inbound) -> bool:
+        return other.deferred and other.initiator_token == inbound.initiator_token
 
     def answer(self, inbound: Inbound, header: RequestHeader) -> Answer:
         """What the sender of a message is told that is all here and waits."""

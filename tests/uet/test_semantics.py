@@ -125,6 +125,12 @@ def test_the_job_and_the_queue_pair_must_exist() -> None:
     right.nic.fep.forget_engine(right.host.qpn)
     left.post(Opcode.WRITE, 1)
     settle(net)
+    assert codes(right.nic) == {ReturnCode.BAD_PID}
+    net, left, right = pair()
+    connect(left.nic, right.nic)
+    right.nic.fep.forget_engine(right.host.qpn)
+    left.post(Opcode.WRITE, 1)
+    settle(net)
     assert codes(right.nic) == {ReturnCode.BAD_INDEX}
 
 
