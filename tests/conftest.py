@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis.core
 import pytest
 from hypothesis import settings
 
@@ -17,6 +19,22 @@ from tests.vfio_user import Client
 # An example takes as long as the machine is busy; only what it finds counts.
 settings.register_profile("vrnic", deadline=None, print_blob=True)
 settings.load_profile("vrnic")
+
+_SEED_BITS = 32
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the seed of all property tests, unless ``--hypothesis-seed`` gives it, to be able to tell it."""
+    if hypothesis.core.global_force_seed is None:
+        hypothesis.core.global_force_seed = random.getrandbits(_SEED_BITS)  # type: ignore[assignment]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With a failure, say how to draw the same examples again."""
+    if terminalreporter.stats.get("failed"):
+        seed = hypothesis.core.global_force_seed
+        terminalreporter.write_line(f"random draws of this run: --hypothesis-seed={seed} repeats them")
+
 
 Connect = Callable[[DeviceModel], Client]
 Serve = Callable[[DeviceModel], Endpoint]

@@ -5,6 +5,7 @@ device carries ``rdma_rxe``, both with the distribution's tools.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,25 +13,27 @@ import pytest
 
 from emu.capture.summary import summarize
 from emu.control.locate import lab_directory
-from emu.lab.guest import Guest
 from emu.lab.installation import Installation
+from emu.lab.perftest import Latency, Throughput, latencies, throughputs
+from emu.lab.relay import run_pair
 from emu.lab.runner import LabRunner
+from emu.lab.tools import CM_LISTENS, RDMA_PORT, bring_up_rdma, run_tool, tcp_listens
 from emu.lab.topology import Lab, Nic, Node
+from tests.boot.traffic import counters
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
+full = pytest.mark.full
 
 ADDRESSES = {"ours": "10.77.0.1", "rxe": "10.77.0.2"}
-PORT = 18515
-LINK_LOCAL = "ip -6 addr show dev eth0"
-INTERFACE_MTU = 4200
-"""Room for a path MTU of 4096 and its headers."""
 DIRECTIONS = ("ours", "rxe")
 """Who is the client, and with that the requester of a one-sided tool."""
-SIZES = (1, 4097, 1 << 20)
 PERFTEST = "-F -x 1 -u 17"
 """No complaint about the processor's clock, the IPv4 address, and half a second for an answer: an emulated
 guest needs more than the 67 ms the tool would grant.
 """
+PATIENCE = 120.0
+RPING_PORT = 7174
+LAST_PSN = 0xFFFFFF
 
 Start = Callable[[float], LabRunner]
 
@@ -51,12 +54,9 @@ def start(installation: Installation, tmp_path_factory: pytest.TempPathFactory) 
         capture = tmp_path_factory.mktemp("rxe") / "rxe.pcapng"
         pair = LabRunner(lab, installation, lab_directory(lab.name), capture)
         running.append(pair)
-        pair.start()
+        pair.start(PATIENCE)
         for guest in pair.guests:
-            guest.run(f"ip link set eth0 mtu {INTERFACE_MTU}").check()
-            # An address still checked for duplicates is no source: the kernel refuses a QP that names it.
-            _wait_for(guest, f"{LINK_LOCAL} | grep -q fe80 && ! {LINK_LOCAL} | grep -q tentative")
-        pair["rxe"].run("rdma link add rxe0 type rxe netdev eth0").check()
+            bring_up_rdma(guest, ADDRESSES[guest.name], software=guest.name == "rxe")
         return pair
 
     yield boot
@@ -70,106 +70,173 @@ def pair(start: Start) -> LabRunner:
     return start(0.0)
 
 
-def between(pair: LabRunner, client: str, tool: str, seconds: float = 60) -> tuple[str, ...]:
-    """Run ``tool`` as server at one end and as client at ``client``; the client's output."""
+def between(
+    pair: LabRunner,
+    client: str,
+    tool: str,
+    *,
+    serve: str = "",
+    ask: str = "",
+    ready: str = tcp_listens(RDMA_PORT),
+) -> tuple[str, ...]:
+    """Run ``tool`` as client at ``client`` against the same tool at the other end; the client's output.
+
+    ``serve`` and ``ask`` are the two commands where they differ by more than the address.
+    """
     server = "rxe" if client == "ours" else "ours"
-    job = pair[server].spawn(tool, seconds)
-    listening = (
-        "rdma res show cm_id | grep -q LISTEN" if " -R " in tool else f"netstat -ltn | grep -q :{PORT}"
-    )
-    _wait_for(pair[server], listening)
-    ran = pair[client].run(f"{tool} {ADDRESSES[server]}", seconds)
-    answer = job.wait()
-    assert ran.status == 0, (ran, answer)
-    assert answer.status == 0, answer
-    return ran.out
+    there = (pair[server], serve or tool)
+    here = (pair[client], ask or f"{tool} {ADDRESSES[server]}")
+    return run_tool(there, here, ready=ready, timeout=PATIENCE)[1].out
 
 
-def _wait_for(server: Guest, condition: str) -> None:
-    server.run(f"for n in $(seq 100); do {condition} && exit; sleep 0.1; done; exit 1", 20).check()
+def measured(pair: LabRunner, client: str, tool: str, *, ready: str = tcp_listens(RDMA_PORT)) -> None:
+    """Run one of perftest's tools and find the one line that it prints once everything went through."""
+    words = tool.split()
+    size = int(words[words.index("-s") + 1]) if "-s" in words else 8
+    count = int(words[words.index("-n") + 1])
+    rows: list[Throughput | Latency] = []
+    out = between(pair, client, tool, ready=ready)
+    rows += throughputs(out) if "_bw" in words[0] else latencies(out)
+    assert [(row.octets, row.iterations) for row in rows] == [(size, count)], out
 
 
-@pytest.mark.parametrize("client", DIRECTIONS)
-@pytest.mark.parametrize(
-    "options",
-    [
-        "-g 1 -c -n 50",
-        pytest.param("-g 0 -c -s 65536 -n 20", marks=pytest.mark.full),
-        pytest.param("-g 1 -c -e -s 1 -n 50", marks=pytest.mark.full),
-    ],
-)
-def test_sends_arrive_as_they_left(pair: LabRunner, client: str, options: str) -> None:
-    out = between(pair, client, f"ibv_rc_pingpong {options}")
-    assert any(line.startswith(f"{options.split()[-1]} iters in") for line in out), out
+def pinged(pair: LabRunner, client: str, tool: str, count: int) -> None:
+    """Run one of the ibv examples, which with ``-c`` compare what they receive."""
+    out = between(pair, client, f"{tool} -n {count}")
+    assert any(re.match(rf"{count} iters in .* usec/iter", line) for line in out), out
+    assert not any("invalid data" in line for line in out), out
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("client", DIRECTIONS)
-@pytest.mark.parametrize("tool", ["ibv_uc_pingpong -c -s 9000", "ibv_ud_pingpong -c -s 1000"])
-def test_services_without_acknowledgement(pair: LabRunner, client: str, tool: str) -> None:
-    out = between(pair, client, f"{tool} -g 1 -n 20")
-    assert any(line.startswith("20 iters in") for line in out), out
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("client", DIRECTIONS)
-@pytest.mark.parametrize("tool", ["ib_write_bw", "ib_read_bw", "ib_send_bw"])
-@pytest.mark.parametrize("size", SIZES)
-def test_every_operation_from_both_ends(pair: LabRunner, client: str, tool: str, size: int) -> None:
-    # The ends must agree on READs in flight: rxe would offer 128, a NIC answers 16.
-    outstanding = "-o 4 " if tool == "ib_read_bw" else ""
-    count = 20 if size < 1 << 20 else 5
-    out = between(pair, client, f"{tool} {PERFTEST} {outstanding}-s {size} -n {count} -t 4")
-    assert any(line.split()[:2] == [str(size), str(count)] for line in out), out
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("client", DIRECTIONS)
-def test_the_connection_manager_sets_up_queue_pairs(pair: LabRunner, client: str) -> None:
-    out = between(pair, client, f"ib_send_bw -R {PERFTEST} -s 4096 -n 20")
-    assert any(line.split()[:2] == ["4096", "20"] for line in out), out
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("client", DIRECTIONS)
-@pytest.mark.parametrize("kind", ["FETCH_AND_ADD", "CMP_AND_SWAP"])
-def test_atomics_from_both_ends(pair: LabRunner, client: str, kind: str) -> None:
-    out = between(pair, client, f"ib_atomic_bw {PERFTEST} -o 4 -n 50 -A {kind}")
-    assert any(line.split()[:2] == ["8", "50"] for line in out), out
-
-
-@pytest.mark.full
-def test_no_frame_of_it_is_wrong(pair: LabRunner) -> None:
-    with pair.server.control() as control:
-        control.call("flush")
-        capture = control.call("info")["capture"]
-        ours = control.call("counters")["ours.nic0"]["nic"]
-    summary = summarize(Path(capture))
-    assert summary.bad_icrc == 0
-    assert summary.flows
-    assert ours["rx_icrc_encapsulated"] == 0
-    assert ours["protection_errors"] == 0
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("client", DIRECTIONS)
-@pytest.mark.parametrize("mtu", [256, 512, 1024, 2048, 4096])
-def test_every_path_mtu(pair: LabRunner, client: str, mtu: int) -> None:
-    between(pair, client, f"ibv_rc_pingpong -g 1 -c -m {mtu} -s 20001 -n 20")
-    between(pair, client, f"ib_read_bw {PERFTEST} -o 4 -m {mtu} -s 20001 -n 10")
-    between(pair, client, f"ib_write_bw {PERFTEST} -m {mtu} -s 20001 -n 10")
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("client", DIRECTIONS)
 @pytest.mark.parametrize(
     "tool",
     [
-        "ibv_rc_pingpong -g 1 -c -s 20000 -n 100",
+        "ibv_rc_pingpong -g 1 -c",
+        "ibv_uc_pingpong -g 1 -c -s 9000",
+        "ibv_ud_pingpong -g 1 -c -s 1000",
+        pytest.param("ibv_rc_pingpong -g 0 -c -s 65536", marks=full),
+        pytest.param("ibv_rc_pingpong -g 1 -c -e -s 1", marks=full),
+        pytest.param("ibv_srq_pingpong -g 1 -c", marks=full),
+    ],
+)
+def test_sends_arrive_as_they_left(pair: LabRunner, client: str, tool: str) -> None:
+    pinged(pair, client, tool, 50)
+
+
+@pytest.mark.parametrize("client", DIRECTIONS)
+@pytest.mark.parametrize(
+    ("tool", "size"),
+    [
+        ("ib_write_bw", 1 << 20),
+        ("ib_read_bw", 1 << 20),
+        ("ib_read_lat", 4097),
+        *(
+            pytest.param(tool, size, marks=full)
+            for tool in (
+                "ib_write_bw",
+                "ib_read_bw",
+                "ib_send_bw",
+                "ib_write_lat",
+                "ib_read_lat",
+                "ib_send_lat",
+            )
+            for size in (1, 4097, 65536, 1 << 20)
+        ),
+    ],
+)
+def test_every_operation_from_both_ends(pair: LabRunner, client: str, tool: str, size: int) -> None:
+    # The ends must agree on READs in flight: rxe would offer 128, a NIC answers 16.
+    outstanding = " -o 4" if "read" in tool else ""
+    depth = " -t 4" if "_bw" in tool else ""
+    count = 20 if size < 1 << 20 else 5
+    measured(pair, client, f"{tool} {PERFTEST}{outstanding}{depth} -s {size} -n {count}")
+
+
+@pytest.mark.parametrize("client", DIRECTIONS)
+@pytest.mark.parametrize("kind", ["FETCH_AND_ADD", "CMP_AND_SWAP"])
+def test_atomics_from_both_ends(pair: LabRunner, client: str, kind: str) -> None:
+    measured(pair, client, f"ib_atomic_bw {PERFTEST} -o 4 -n 50 -A {kind}")
+
+
+@pytest.mark.parametrize("client", DIRECTIONS)
+def test_the_connection_manager_sets_up_queue_pairs(pair: LabRunner, client: str) -> None:
+    measured(pair, client, f"ib_send_bw -R {PERFTEST} -s 4096 -n 20", ready=CM_LISTENS)
+
+
+@pytest.mark.parametrize("client", DIRECTIONS)
+def test_rping_validates_what_comes_back(pair: LabRunner, client: str) -> None:
+    server = "rxe" if client == "ours" else "ours"
+    out = between(
+        pair,
+        client,
+        "rping",
+        serve=f"rping -s -a {ADDRESSES[server]} -p {RPING_PORT} -C 20 -V",
+        ask=f"rping -c -a {ADDRESSES[server]} -p {RPING_PORT} -C 20 -V -v",
+        ready=CM_LISTENS,
+    )
+    assert sum("ping data:" in line for line in out) == 20, out
+
+
+@pytest.mark.parametrize("client", DIRECTIONS)
+@pytest.mark.parametrize("mtu", [*(pytest.param(mtu, marks=full) for mtu in (256, 512, 1024, 2048)), 4096])
+def test_every_path_mtu(pair: LabRunner, client: str, mtu: int) -> None:
+    before = counters(pair, "ours.nic0")
+    pinged(pair, client, f"ibv_rc_pingpong -g 1 -c -m {mtu} -s 20001", 20)
+    measured(pair, client, f"ib_read_bw {PERFTEST} -o 4 -m {mtu} -s 20001 -n 10")
+    after = counters(pair, "ours.nic0")
+    # 20 SENDs each way and 10 READs one way, each in as many packets as the path takes for 20,001 bytes; the
+    # client is who is answered.
+    packets = -(-20001 // mtu)
+    direction = "rx_packets" if client == "ours" else "tx_packets"
+    assert after[direction] - before[direction] >= 30 * packets
+
+
+@pytest.mark.parametrize("before_the_end", [15, 35, 55], ids=["send", "write", "read"])
+def test_packet_numbers_that_wrap_in_each_operation(pair: LabRunner, before_the_end: int) -> None:
+    # 20,000 bytes are 20 packets of 1,024: the numbers of one operation after the other pass zero.
+    psn = LAST_PSN - before_the_end
+    command = f"vrnic-wrap --psn {psn} --size 20000 --timeout 60 --role "
+    sides = run_pair((pair["ours"], command + "a"), (pair["rxe"], command + "b"), PATIENCE)
+    for side, role in zip(sides, "ab", strict=True):
+        record = side.record("program", "vrnic-wrap")
+        assert record is not None
+        assert (record["ok"], record["role"], record["psn"], record["rounds"]) == (True, role, psn, 4)
+
+
+def test_no_frame_of_it_is_wrong(pair: LabRunner) -> None:
+    with pair.server.control() as control:
+        control.call("flush")
+        capture = Path(str(control.call("info")["capture"]))
+    summary = summarize(capture)
+    assert summary.bad_icrc == 0
+    assert summary.flows
+    ours = counters(pair, "ours.nic0")
+    assert ours["rx_packets"] > 0
+    assert ours["rx_icrc_encapsulated"] == ours["protection_errors"] == 0
+
+
+@full
+@pytest.mark.parametrize("client", DIRECTIONS)
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "ibv_rc_pingpong -g 1 -c -s 20000",
         f"ib_write_bw {PERFTEST} -s 65536 -n 20",
         f"ib_read_bw {PERFTEST} -o 4 -s 65536 -n 20",
         f"ib_atomic_bw {PERFTEST} -o 4 -n 100",
     ],
 )
 def test_one_frame_in_a_hundred_lost(start: Start, client: str, tool: str) -> None:
-    between(start(0.01), client, tool, 120)
+    pair = start(0.01)
+    before = lost(pair)
+    if tool.startswith("ibv"):
+        pinged(pair, client, tool, 100)
+    else:
+        measured(pair, client, tool)
+    assert lost(pair) > before, "the link lost nothing, so nothing was tried"
+
+
+def lost(pair: LabRunner) -> int:
+    """Frames that the two links have lost so far."""
+    links = [counters(pair, nic, "link") for nic in ("ours.nic0", "rxe.nic0")]
+    return sum(link["out.lost"] + link["in.lost"] for link in links)

@@ -89,6 +89,7 @@ def test_events_after_the_result_are_awaited(fake: Callable[[Answer], FakeQemu])
     qemu = fake(lambda request: [{"return": {}}, {"event": "DEVICE_DELETED", "data": {"device": "nic0"}}])
     with QmpClient(qemu.path) as client:
         client.device_del("nic0")
+    assert qemu.requests[-1] == {"execute": "device_del", "arguments": {"id": "nic0"}}
 
 
 def test_an_event_that_does_not_come_is_named(fake: Callable[[Answer], FakeQemu]) -> None:

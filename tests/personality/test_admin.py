@@ -170,7 +170,9 @@ class TestContexts:
         assert driver.objects() == NOTHING
 
     def test_an_empty_one_needs_no_force(self, driver: Driver) -> None:
+        before = driver.objects()
         driver.command(AdminOpcode.FREE_CTX, ctx=driver.command(AdminOpcode.ALLOC_CTX).ctx)
+        assert driver.objects() == before
 
     @pytest.mark.parametrize(
         ("values", "expected"),
@@ -380,7 +382,12 @@ class TestCompletionQueues:
         assert driver.objects()["cqs"] == 0
 
     def test_one_without_an_eq(self, driver: Driver) -> None:
-        driver.create_cq(events=False)
+        cq = driver.create_cq(events=False)
+        assert driver.objects()["cqs"] == 1
+        # Nothing ties the EQ down, as a CQ that reports to it would.
+        driver.command(AdminOpcode.DESTROY_EQ, object=driver.eq)
+        driver.command(AdminOpcode.DESTROY_CQ, object=cq.number)
+        assert driver.objects()["eqs"] == driver.objects()["cqs"] == 0
 
     def test_one_that_serves_a_qp_is_busy(self, driver: Driver) -> None:
         cq, other = driver.create_cq(), driver.create_cq()
@@ -442,7 +449,12 @@ class TestQueuePairs:
         assert refusal(driver, AdminOpcode.QUERY_QP, object=qp.number) == (AdminStatus.BAD_OBJECT, "object")
 
     def test_one_without_a_receive_ring(self, driver: Driver) -> None:
-        driver.create_qp(driver.create_cq(), rq_log_size=NO_RECEIVE_RING)
+        qp = driver.create_qp(driver.create_cq(), rq_log_size=NO_RECEIVE_RING)
+        assert qp.query().state == QpState.RESET
+        ignored = driver.counter("doorbells_ignored")
+        qp.ring_receive(1)
+        assert driver.counter("doorbells_ignored") == ignored + 1
+        assert qp.query().receive_doorbell == 0
 
     def test_numbers_are_not_reused_at_once(self, driver: Driver) -> None:
         cq = driver.create_cq()
@@ -584,6 +596,7 @@ class TestModify:
     def test_init_takes_port_and_pkey_index_too(self, driver: Driver, cq_and_qp: Any) -> None:
         mask = ModifyMask.STATE | ModifyMask.ACCESS_FLAGS | ModifyMask.PORT | ModifyMask.PKEY_INDEX
         driver.modify(cq_and_qp, mask, state=QpState.INIT)
+        assert cq_and_qp.query().state == QpState.INIT
 
     @pytest.mark.parametrize("target", [QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQE, QpState.ERR])
     def test_reset_leads_to_init_only(self, driver: Driver, cq_and_qp: Any, target: QpState) -> None:
