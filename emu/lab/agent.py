@@ -130,7 +130,10 @@ class Agent:
         self._jobs: dict[int, Job] = {}
         self._number = 0
         self._ready = threading.Event()
+        self._started = threading.Condition()
         self._gone = False
+        self.starts = 0
+        """How often an agent has come up in the guest: more than once when the guest restarted."""
         self.release = ""
         """The guest kernel's release, known once the agent is ready."""
         self._reader = threading.Thread(target=self._read, name="guest-agent", daemon=True)
@@ -158,6 +161,12 @@ class Agent:
     def wait_ready(self, timeout: float) -> bool:
         """Wait (seconds) for the agent's first word; False when it did not come."""
         return self._ready.wait(timeout) and not self._gone
+
+    def wait_restart(self, starts: int, timeout: float) -> bool:
+        """Wait (seconds) until an agent has come up more than ``starts`` times; False when none did."""
+        with self._started:
+            self._started.wait_for(lambda: self.starts > starts or self._gone, timeout)
+            return self.starts > starts
 
     def start(self, command: str, timeout: float, events: queue.Queue[JobEvent] | None = None) -> Job:
         """Start a shell command that the guest kills after ``timeout`` seconds (rounded up).
@@ -234,6 +243,8 @@ class Agent:
             for line in lines:
                 self._handle(line.decode(errors="replace"))
         self._gone = True
+        with self._started:
+            self._started.notify_all()
         self._ready.set()
         for number in tuple(self._jobs):
             self._finish(number, 255, "the guest is gone")
@@ -241,7 +252,13 @@ class Agent:
     def _handle(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "READY":
+            # An agent that has just come up knows of no command that was running before.
+            for number in tuple(self._jobs) if self.starts else ():
+                self._finish(number, 255, "the guest restarted")
             self.release = rest.partition(" ")[2]
+            with self._started:
+                self.starts += 1
+                self._started.notify_all()
             self._ready.set()
             return
         digits, _, text = rest.partition(" ")

@@ -113,7 +113,26 @@ class Guest:
             if self._agent is None or self._agent.gone:
                 # QEMU makes the socket a few milliseconds after it starts, and nothing announces it.
                 time.sleep(0.02)
+        # Until here a kernel that panics ends QEMU instead of booting again and again.
+        with self.qmp() as qmp:
+            qmp.execute("set-action", reboot="reset")
         self.boot_seconds = time.monotonic() - self._started
+
+    def reboot(self, timeout: float = 120.0) -> None:
+        """Have the guest reboot itself and wait (seconds) until its agent answers again; QEMU stays.
+
+        Commands that run end with status 255.
+
+        :raises LabFailure: it does not come up again, or QEMU ended.
+        """
+        agent = self.agent
+        starts = agent.starts
+        agent.start("reboot", 30)
+        deadline = time.monotonic() + timeout
+        while not agent.wait_restart(starts, 0.2):
+            self._check_alive()
+            if time.monotonic() > deadline:
+                raise self.failure(f"guest {self.name} did not come up again within {timeout:.0f} s")
 
     def run(self, command: str, timeout: float = 10.0) -> Result:
         """Run a shell command in the guest to its end.
@@ -139,9 +158,13 @@ class Guest:
     def unplug(self, function: str) -> None:
         """Take the function ``function`` ("node0.gpu0") out and wait until the guest has let go of it.
 
-        QEMU 11.1 aborts when the function has MSI-X: ``vfio-user-pci`` removes the pending-bit array's memory
-        region when it is finalized, after QOM has already removed it as a child object. NICs have MSI-X; to
-        attach one to a new server, restart the guest.
+        QEMU 11.1 aborts when the function has MSI-X, whatever way the guest is asked (ACPI, or the port's
+        own hot-plug registers): all of them end in the finalizer of ``vfio-user-pci``, which takes the
+        pending-bit array's memory region out of its BAR (``vfio_user_msix_teardown``) after QOM has removed
+        both as child objects, so that the assertion in ``memory_region_del_subregion`` fails. It does so
+        whenever there is an MSI-X capability, wherever table and array lie, and no option turns it off. NICs
+        have MSI-X: take one away by ``remove`` and ``rescan`` in the guest's sysfs, by unbinding its driver,
+        or with the guest. :meth:`plug` works for every function.
 
         :raises LabFailure: there is no such function, the guest does not let go, or QEMU aborted.
         """

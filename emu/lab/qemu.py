@@ -20,16 +20,23 @@ CONTROL_PORT = "vrnic.control"
 _SOCKET_PATH_MAX = 107
 """``sun_path`` holds 108 bytes with the closing NUL (unix(7))."""
 
+_RESERVED = "128M"
+"""Address space kept for prefetchable BARs of a function that is plugged in later."""
+
 _MESSAGE_TIMEOUT_MS = 24 * 3600 * 1000
 """QEMU gives a device up for good when one reply is late; a server in a debugger is late."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluggedFunction:
-    """A vfio-user function: ``name`` ("node0.nic0") and the socket its server listens on."""
+    """A vfio-user function: ``name`` ("node0.nic0") and the socket its server listens on.
+
+    Without ``present`` the guest starts with its root port alone, for :meth:`emu.lab.guest.Guest.plug`.
+    """
 
     name: str
     socket: Path
+    present: bool = True
 
     @property
     def device_id(self) -> str:
@@ -150,7 +157,10 @@ class QemuCommand:
                     f"{path}: {size} bytes are too long for a socket's path (limit {_SOCKET_PATH_MAX})",
                     "set VRNIC_RUN to a folder with a shorter path",
                 )
-        argv = [*self.executable, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
+        argv = [*self.executable, "-nodefaults", "-no-user-config", "-display", "none"]
+        if not self.interactive:
+            # A kernel that panics while it boots ends QEMU; once it is up, its runner allows it to restart.
+            argv.append("-no-reboot")
         # Whoever ends the runner with SIGKILL does not leave guests behind.
         argv += ["-run-with", "exit-with-parent=on"]
         argv += ["-name", f"{self.node},process=vrnic-{self.node}"]
@@ -175,8 +185,13 @@ class QemuCommand:
         for network in self.networks:
             argv += network.arguments()
         for slot, function in enumerate(self.functions, start=1):
-            argv += ["-device", f"pcie-root-port,id={function.port_id},bus=pcie.0,chassis={slot},slot={slot}"]
-            argv += ["-device", json.dumps(function.device())]
+            port = f"pcie-root-port,id={function.port_id},bus=pcie.0,chassis={slot},slot={slot}"
+            if not function.present:
+                # The firmware gives an empty port no room for the BARs of a NIC.
+                port += f",pref64-reserve={_RESERVED}"
+            argv += ["-device", port]
+            if function.present:
+                argv += ["-device", json.dumps(function.device())]
         return argv
 
     def text(self) -> str:
@@ -189,7 +204,9 @@ class QemuCommand:
 
     def kernel_arguments(self) -> str:
         """The kernel command line; ``guest/init/init`` reads the ``vrnic.`` words."""
-        words = ["console=ttyS0", "quiet", "panic=-1", f"vrnic.node={self.node}"]
+        # A person wants to read a panic, a runner to hear of it.
+        panic = "panic=0" if self.interactive else "panic=-1"
+        words = ["console=ttyS0", "quiet", panic, f"vrnic.node={self.node}"]
         if self.accelerator == "tcg":
             # On a busy host the emulated timer misses the few ticks the kernel waits for, and it panics.
             words.append("no_timer_check")

@@ -17,7 +17,7 @@ __all__ = ["StockReport", "ToolRow"]
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """One tool's run. ``result`` is "ok", "failed" or why it was not run.
+    """One tool's run. ``result`` is "ok", "failed" or "not run", and ``reason`` says why it is not "ok".
 
     ``mebibytes`` is MiB/s and ``latency_us`` microseconds as the tool printed them (None: it measures
     another thing). ``packets`` both NICs sent meanwhile, RoCE and Ethernet; ``retransmitted`` of them again.
@@ -29,6 +29,7 @@ class ToolRow:
     latency_us: float | None = None
     packets: int = 0
     retransmitted: int = 0
+    reason: str = ""
     command: str = ""
 
 

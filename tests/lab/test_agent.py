@@ -194,6 +194,23 @@ def test_a_guest_that_dies_ends_its_commands() -> None:
     agent.close()
 
 
+def test_a_guest_that_restarts_ends_its_commands_and_takes_new_ones() -> None:
+    host, guest = socket.socketpair()
+    agent = Agent(host)
+    guest.sendall(b"READY 1 6.12\n")
+    assert agent.wait_ready(10)
+    assert agent.starts == 1 and not agent.wait_restart(1, 0.01)
+    job = agent.start("sleep 100", 100)
+    guest.sendall(b"READY 1 7.0\n")
+    assert job.wait().err == ("the guest restarted",)
+    assert agent.wait_restart(1, 10) and agent.starts == 2 and agent.release == "7.0"
+    again = agent.start("true", 5)
+    guest.sendall(f"EXIT {again.number} 0\n".encode())
+    assert again.wait().status == 0
+    guest.close()
+    agent.close()
+
+
 def test_garbage_from_the_guest_is_ignored() -> None:
     host, guest = socket.socketpair()
     agent = Agent(host)

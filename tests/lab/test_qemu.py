@@ -52,6 +52,19 @@ def test_every_function_sits_below_a_root_port_of_its_own() -> None:
     ]
 
 
+def test_a_function_for_later_leaves_its_port() -> None:
+    later = replace(COMMAND, functions=(replace(COMMAND.functions[0], present=False), COMMAND.functions[1]))
+    devices = values(later.argv(), "-device")
+    assert [json.loads(device)["id"] for device in devices if device.startswith("{")] == ["gpu0"]
+    assert any(device.startswith("pcie-root-port,id=port-nic0,") for device in devices)
+
+
+def test_a_person_reads_a_panic_and_a_runner_hears_of_it() -> None:
+    watched = replace(COMMAND, interactive=True)
+    assert "-no-reboot" in COMMAND.argv() and "panic=-1" in COMMAND.kernel_arguments().split()
+    assert "-no-reboot" not in watched.argv() and "panic=0" in watched.kernel_arguments().split()
+
+
 def test_a_slow_server_does_not_lose_its_device() -> None:
     assert int(str(COMMAND.functions[0].device()["x-msg-timeout"])) >= 3_600_000
 
