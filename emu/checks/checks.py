@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.checks.catalogue import CHECKS
-from emu.checks.recorder import LAST, Violation
+from emu.checks.recorder import LAST, Recorder, Violation
 from emu.checks.rule import Action, Rule
 from emu.checks.watch import WATCHED, Watch
 from emu.events import Kind
@@ -89,6 +89,11 @@ class Checks:
         """Set one rule's action until the next reset."""
         self.actions[rule] = action
         self._refresh()
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """What was done last, as long as anything is watched."""
+        return None if self.watch is None else self.watch.recorder
 
     def on(self, rule: Rule) -> bool:
         """Whether anybody wants to know of ``rule``."""

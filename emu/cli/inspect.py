@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from emu.cli.checks import print_dump
 from emu.cli.output import (
     JsonFlag,
     LabOption,
@@ -65,14 +66,20 @@ def counters(
 def qp(
     function: FunctionArgument = None,
     number: Annotated[str | None, typer.Option("--qpn", help="Only this QP (decimal or 0x...).")] = None,
+    dump: Annotated[
+        str | None, typer.Option("--dump", help="Everything about this QP: last doorbells, pending WQEs.")
+    ] = None,
     as_json: JsonFlag = False,
     lab: LabOption = None,
     socket: SocketOption = None,
 ) -> None:
     """Queue pairs: state, indices, peer, first error.
 
-    Examples: `vrnic qp`, `vrnic qp node1.nic0 --qpn 0x100`.
+    Examples: `vrnic qp`, `vrnic qp node1.nic0 --qpn 0x100`, `vrnic qp --dump 0x100`.
     """
+    if dump is not None:
+        print_dump(function, dump, as_json, lab, socket)
+        return
     try:
         wanted = None if number is None else int(number, 0)
     except ValueError:

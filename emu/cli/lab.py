@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from emu.cli.checks import CheckOption
 from emu.cli.output import JsonFlag, console, guarded, print_json, print_table
 from emu.cli.serve import ChaosOption, read_lab
 
@@ -36,6 +37,7 @@ def run(
     loss: Annotated[float | None, typer.Option("--loss", min=0, max=0.99, help="Loss per link.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of random decisions.")] = None,
     chaos: ChaosOption = None,
+    check: CheckOption = None,
     accelerator: Annotated[str, typer.Option("--accel", help="auto, tcg or kvm.")] = "auto",
     kernel: Annotated[str, typer.Option("--kernel", help="Kernel of the guests: 6.1, 6.12 or 7.")] = "6.12",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the QEMU lines instead.")] = False,
@@ -53,7 +55,7 @@ def run(
     from emu.lab.installation import Installation
     from emu.lab.runner import LabRunner, qemu_command
 
-    lab = read_lab(file, 2, loss, seed, chaos)
+    lab = read_lab(file, 2, loss, seed, chaos, check)
     steps = [_step(text, {node.name for node in lab.nodes}) for text in command or []]
     directory = lab_directory(lab.name)
     installation = Installation.require(accelerator, kernel=kernel)

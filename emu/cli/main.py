@@ -13,6 +13,7 @@ from emu.cli import (
     bench,
     boot,
     chaos,
+    checks,
     compare,
     demo,
     doctor,
@@ -51,6 +52,7 @@ app.add_typer(wireshark.app, name="wireshark")
 app.add_typer(bench.app, name="bench")
 app.add_typer(compare.app, name="compare")
 app.add_typer(chaos.app, name="chaos")
+app.add_typer(checks.app, name="checks")
 
 
 def _version(value: bool) -> None:

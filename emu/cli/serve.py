@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from emu.cli.checks import CheckOption, chosen_actions
 from emu.cli.output import console, fail, guarded, print_json
 from emu.control.locate import CONTROL_SOCKET, lab_directory
 from emu.lab.file import load_lab
@@ -23,7 +24,12 @@ ChaosOption = Annotated[
 
 
 def read_lab(
-    file: Path | None, nodes: int, loss: float | None, seed: int | None, chaos: str | None = None
+    file: Path | None,
+    nodes: int,
+    loss: float | None,
+    seed: int | None,
+    chaos: str | None = None,
+    checks: list[str] | None = None,
 ) -> Lab:
     """The lab of ``file``, or the default one, with the options put over it.
 
@@ -38,6 +44,8 @@ def read_lab(
         changes["seed"] = seed
     if chaos is not None:
         changes["chaos"] = chaos
+    if checks:
+        changes["checks"] = (*lab.checks, *chosen_actions(checks))
     return dataclasses.replace(lab, **changes)  # type: ignore[arg-type]
 
 
@@ -57,6 +65,7 @@ def serve(
     loss: Annotated[float | None, typer.Option("--loss", min=0, max=0.99, help="Loss per link.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every random decision.")] = None,
     chaos: ChaosOption = None,
+    check: CheckOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what is served as JSON.")] = False,
 ) -> None:
     """Serve the functions of a lab on UNIX sockets until Ctrl-C.
@@ -69,7 +78,7 @@ def serve(
     """
     from emu.lab.server import LabServer
 
-    lab = read_lab(file, 2, loss, seed, chaos)
+    lab = read_lab(file, 2, loss, seed, chaos, check)
     folder = directory or lab_directory(name or lab.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,10 @@
     secret_file = "lab.key"   # or secret = "...": 64 hexadecimal digits that protect UET packets
     seed = 7
 
+    [checks]                  # actions of rules: off, count, log, error or stop
+    all = "log"
+    C08 = "stop"
+
     [[node]]
     name = "left"
     memory = "512M"
@@ -40,6 +44,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from emu.checks.catalogue import parse_choice
 from emu.lab.failure import LabFailure
 from emu.lab.speed import DEFAULT_QUEUE_KIB, parse_secret
 from emu.lab.topology import DEFAULT_MEMORY, DEFAULT_VRAM, Gpu, Lab, LabError, Nic, Node, parse_size
@@ -56,6 +61,7 @@ _TOP: _Keys = {
     "transport": (str,),
     "carry": (str,),
     "chaos": (str,),
+    "checks": (dict,),
     "loss": _NUMBER,
     "trim": _NUMBER,
     "mark": _NUMBER,
@@ -105,6 +111,7 @@ _TYPE_NAMES = {
     float: "a number",
     list: "an array of tables",
     bool: "true or false",
+    dict: "a table",
 }
 
 _Value = TypeVar("_Value")
@@ -178,6 +185,12 @@ def format_lab(lab: Lab) -> str:
         value = getattr(lab, name)
         if value is not None:
             lines.append(f"{name} = {str(value).lower()}")
+    if lab.checks:
+        lines += [
+            "",
+            "[checks]",
+            *(f"{name} = {_quote(action)}" for name, action in dict(lab.checks).items()),
+        ]
     for node in lab.nodes:
         lines += [
             "",
@@ -248,6 +261,7 @@ def _lab(document: Mapping[str, object], folder: Path) -> Lab:
         transport=_get(document, "transport", "roce-rc"),
         carry=_get(document, "carry", "roce"),
         chaos=_get(document, "chaos", ""),
+        checks=_checks(document),
         loss=_get(document, "loss", 0.0),
         trim=_get(document, "trim", 0.0),
         mark=_get(document, "mark", 0.0),
@@ -287,6 +301,19 @@ def _secret(table: Mapping[str, object], folder: Path, where: _Path) -> str | No
     except ValueError as error:
         raise LabError(f"secret_file {name!r}: {error}", place) from error
     return text
+
+
+def _checks(document: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    table = document.get("checks", {})
+    assert isinstance(table, dict)
+    for name, action in table.items():
+        if not isinstance(action, str):
+            raise LabError(f"the action of {name!r} must be text", ("checks", name))
+        try:
+            parse_choice([(name, action)])
+        except ValueError as error:
+            raise LabError(str(error), ("checks", name)) from error
+    return tuple(table.items())
 
 
 def _node(table: Mapping[str, object], where: _Path, folder: Path) -> Node:

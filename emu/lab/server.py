@@ -22,6 +22,7 @@ from emu.fabric.port import Port
 from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
 from emu.lab.carrier import Carrier, uet_parameters
+from emu.lab.checks import LabChecks
 from emu.lab.devices import NicDevice, builder_of
 from emu.lab.links import Links
 from emu.lab.runner import network_paths, socket_path
@@ -66,6 +67,7 @@ class LabServer:
         self._control: ControlServer | None = None
         try:
             self._build()
+            self.checks = LabChecks(self.nics, lab.checks, directory)
             self._control = self._open_control()
             # After the sockets, as it empties the file: a server that runs here already keeps its capture.
             if capture is not None:
@@ -165,6 +167,7 @@ class LabServer:
         control.method("flush", self._flush)
         control.method("stop", lambda _: self.loop.stop())
         control.stream("trace", self._trace)
+        self.checks.serve(control)
         return control
 
     def _info(self, _: dict[str, object]) -> object:

@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, field
 
 from emu.chaos import find_profile
+from emu.checks.catalogue import parse_choice
 from emu.control.locate import LAB_NAME, LAB_NAME_RULE
 from emu.fabric.egress import UNLIMITED, Queueing
 from emu.lab.speed import DEFAULT_QUEUE_KIB, parse_secret, queueing
@@ -214,7 +215,8 @@ class Lab:
     probability of an error that a link corrects, for its counters. ``delay_us`` is a link's one-way delay in
     microseconds, ``seed`` what every random decision of the lab derives from, ``transport`` what the traffic
     of `vrnic` NICs uses, ``carry`` what the reliable connections of mlx5-compatible ones are on the wire.
-    ``chaos`` names the profile of :mod:`emu.chaos` that NICs are under, "" for none.
+    ``chaos`` names the profile of :mod:`emu.chaos` that NICs are under, "" for none. ``checks`` are actions
+    of rules, as pairs such as ("C08", "stop") or ("all", "count").
 
     ``speed_mbps`` is the speed of a link in Mb/s, both ways (0: no limit). Before a link with a speed the
     switch has a queue of ``queue_kib`` KiB and drops what does not fit; from ``ecn_min_kib`` on it sets ECN
@@ -238,6 +240,7 @@ class Lab:
     symbol_errors: float = 0.0
     carry: str = "roce"
     chaos: str = ""
+    checks: tuple[tuple[str, str], ...] = ()
     speed_mbps: float = 0.0
     queue_kib: int = DEFAULT_QUEUE_KIB
     ecn_min_kib: int | None = None
@@ -255,6 +258,10 @@ class Lab:
         if self.carry not in CARRIES:
             known = ", ".join(CARRIES)
             raise LabError(f"cannot carry connections on {self.carry!r} (known: {known})", ("carry",))
+        try:
+            parse_choice(self.checks)
+        except ValueError as error:
+            raise LabError(str(error), ("checks",)) from error
         if self.chaos:
             try:
                 find_profile(self.chaos)
