@@ -14,8 +14,8 @@ from emu.setup.workspace import Workspace
 
 __all__ = ["build_programs", "current_programs"]
 
-_FOLDERS = ("include", "driver", "lib", "simt", "kernels", "init")
-_BUILT = ("init", "kernels")
+_FOLDERS = ("include", "driver", "lib", "simt", "kernels", "verbs", "init")
+_BUILT = ("init", "kernels", "verbs")
 
 
 def build_programs(tree: Tree, *, cache: Cache | None = None, checkout: Path = CHECKOUT) -> Path:

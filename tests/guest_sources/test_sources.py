@@ -26,6 +26,7 @@ SPDX = {
     "guest/lib": "Apache-2.0",
     "guest/kernels": "Apache-2.0",
     "guest/simt": "Apache-2.0",
+    "guest/verbs": "Apache-2.0",
 }
 
 
@@ -84,10 +85,11 @@ def test_checkpatch_finds_nothing_in_the_modules(source: Path) -> None:
 def test_the_library_and_the_programs_compile_without_a_warning(tree: Tree) -> None:
     space = Workspace.open(tree, "test-programs")
     with space.lock():
-        space.mirror(CHECKOUT / "guest", ("include", "driver", "lib", "simt", "kernels"))
-        make = ("-C", space.inside("kernels"), f"OUT={space.inside('out')}")
-        space.make("clean programs", *make, "clean")
-        assert complaints(space.make("the programs", *make)) == []
+        space.mirror(CHECKOUT / "guest", ("include", "driver", "lib", "simt", "kernels", "verbs"))
+        for folder in ("kernels", "verbs"):
+            make = ("-C", space.inside(folder), f"OUT={space.inside('out')}")
+            space.make("clean programs", *make, "clean")
+            assert complaints(space.make("the programs", *make)) == []
 
 
 def test_every_source_names_its_licence() -> None:

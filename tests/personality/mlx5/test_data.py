@@ -408,7 +408,7 @@ def test_a_queue_that_nobody_reads_overruns_with_an_event(pair: Pair) -> None:
         a.qp.post(WqeOpcode.RDMA_WRITE, remote(b.memory, b.key), inline(b"x"))
         pair.run(MS)
     entry = a.machine.load(ring, 64)
-    assert (entry[1], int.from_bytes(entry[32:36], "big")) == (4, a.cq.number)
+    assert (entry[1], int.from_bytes(entry[32:36], "big"), entry[43]) == (4, a.cq.number, 1)
 
 
 def test_entries_of_128_bytes_hold_the_completion_in_their_second_half(pair: Pair) -> None:

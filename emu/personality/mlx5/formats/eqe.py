@@ -26,6 +26,9 @@ _FIRST = struct.Struct(">I24x")
 _AT_8 = struct.Struct(">8xB19x")
 _AT_24 = struct.Struct(">24xI")
 _QUEUE = struct.Struct(">20xB3xI")
+_CQ = struct.Struct(">I7xB16x")
+_CQ_OVERRUN = 1
+"""Syndrome of a CQ error; a ring that cannot be written has none of its own here."""
 _SHARED_RECEIVE = 5
 """Type of queue in an event about one: queue pairs are 0."""
 
@@ -70,7 +73,7 @@ class EventFormat:
             active = PORT_ACTIVE if event is AsyncEvent.PORT_ACTIVE else PORT_DOWN
             return _entry(eq, code, _AT_8.pack(_PORT_ONE), active)
         if code is EventCode.CQ_ERROR:
-            return _entry(eq, code, _FIRST.pack(number))
+            return _entry(eq, code, _CQ.pack(number, _CQ_OVERRUN))
         if code is EventCode.SRQ_LIMIT:
             return _entry(eq, code, _QUEUE.pack(_SHARED_RECEIVE, number))
         return _entry(eq, code, _AT_24.pack(number))
