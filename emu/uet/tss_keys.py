@@ -57,7 +57,8 @@ class SecureDomain:
 
     ``secrets`` are 32 bytes each, by association number: senders use that of ``an``, receivers accept both,
     which is how a domain changes its secret. ``sdi`` is the domain's identifier on the wire (24 bits), and
-    ``ssi`` one of the source (32 bits), None to be known by its IP address.
+    ``ssi`` one of the source (32 bits), None to be known by its IP address. No two sources may have the same
+    one: key and IV follow from it.
 
     :raises ValueError: sizes or ranges other than these
     """
