@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 
@@ -27,7 +28,8 @@ class PcapngWriter:
     After a failed write :attr:`failure` says why, the file is cut back to whole blocks, and all later packets
     are only counted in :attr:`lost`.
 
-    :raises OSError: the file cannot be created, or is a pipe or socket (whose reader could block the writer).
+    :raises OSError: the file cannot be created, is written by another process, or is a pipe or socket (whose
+        reader could block the writer).
     """
 
     def __init__(self, path: str | os.PathLike[str], *, application: str, comment: str = "") -> None:
@@ -36,17 +38,35 @@ class PcapngWriter:
         self.written = 0
         self.octets = 0
         self.lost = 0
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
         self._fd = os.open(self.path, flags, 0o644)
-        mode = os.fstat(self._fd).st_mode
-        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        try:
+            self._regular = self._claim()
+        except BaseException:
             os.close(self._fd)
-            raise OSError(errno.EINVAL, "a capture needs a file, not a pipe or socket", self.path)
-        self._regular = stat.S_ISREG(mode)
+            raise
         self._interfaces = 0
         self._pending: list[bytes] = [encode_section(application, comment)]
         self._pending_octets = len(self._pending[0])
         self._pending_packets = 0
+
+    def _claim(self) -> bool:
+        """Empty the file, unless another writer has it. Whether it is a regular file.
+
+        :raises OSError: it is another's, or no file.
+        """
+        mode = os.fstat(self._fd).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            raise OSError(errno.EINVAL, "a capture needs a file, not a pipe or socket", self.path)
+        if not stat.S_ISREG(mode):
+            return False
+        try:
+            # Gone with the descriptor, however the process ends.
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, "another lab is writing this capture", self.path) from None
+        os.ftruncate(self._fd, 0)
+        return True
 
     def __enter__(self) -> PcapngWriter:
         return self

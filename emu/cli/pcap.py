@@ -28,6 +28,8 @@ CaptureArgument = Annotated[Path, typer.Argument(help="A pcapng file that vrnic 
 def summary(file: CaptureArgument, as_json: JsonFlag = False) -> None:
     """Flows, opcodes, retransmissions, acknowledgements and device events of a capture.
 
+    Exit code 1 when the file is damaged; what could be read of it is printed all the same.
+
     Examples: `vrnic pcap summary out/capture.pcapng`, `vrnic pcap summary out/capture.pcapng --json`.
     """
     try:
@@ -40,6 +42,8 @@ def summary(file: CaptureArgument, as_json: JsonFlag = False) -> None:
         print_json(found.to_json())
     else:
         _show(found)
+    if found.damage or found.bad_records:
+        raise typer.Exit(1)
 
 
 @app.command()

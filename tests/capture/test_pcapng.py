@@ -256,3 +256,17 @@ def test_option_values_are_padded_and_cut(tmp_path: Path) -> None:
     assert encode_options([]) == b""
     assert encode_options([(1, b"abcde")]) == b"\x01\x00\x05\x00abcde\0\0\0" + bytes(4)
     assert len(encode_options([(1, bytes(70_000))])) == 4 + 65536 + 4
+
+
+def test_a_file_that_another_writer_has_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shared.pcapng"
+    with PcapngWriter(path, application="first") as first:
+        first.flush()
+        before = path.read_bytes()
+        with pytest.raises(OSError, match="another lab is writing this capture") as caught:
+            PcapngWriter(path, application="second")
+        assert caught.value.filename == str(path)
+        assert path.read_bytes() == before
+    with PcapngWriter(path, application="third") as third:
+        third.flush()
+    assert b"third" in path.read_bytes() and b"first" not in path.read_bytes()
