@@ -13,11 +13,13 @@ mask, the byte before them holds more of it. The doorbell counts beside the queu
 
 A whole descriptor written from the start of a register on ("BlueFlame") needs no fetch. Its 8-byte stores may
 come in any order. When its start is here the queue is rung as by any doorbell, and if not all has come by the
-time of the fetch, it is fetched from the ring, where it has to be as well.
+time of the fetch, it is fetched from the ring, where it has to be as well. Libraries copy whole slots of 64
+bytes; what follows the descriptor in its last slot means nothing.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from emu.nic.checks import Rule
@@ -49,13 +51,27 @@ def queue_number(place: int, data: bytes) -> int | None:
     return None
 
 
+@dataclass(slots=True)
+class _Register:
+    """``words`` that came, by their place, and were not used; places of ``padding`` that is still to come."""
+
+    words: dict[int, bytes] = field(default_factory=dict)
+    padding: set[int] = field(default_factory=set)
+
+    def used(self, size: int) -> None:
+        """A descriptor of ``size`` bytes is done with."""
+        end = (size + SLOT - 1) // SLOT * SLOT
+        self.padding = set(range(size, end, WORD)) - self.words.keys()
+        self.words.clear()
+
+
 class SendDoorbells:
     """The doorbell registers of all regions of a function."""
 
     def __init__(self, device: Mlx5Device) -> None:
         self._device = device
-        self._pushes: dict[int, dict[int, bytes]] = {}
-        """By register (its offset in the BAR), the words that came and were not used."""
+        self._pushes: dict[int, _Register] = {}
+        """By their offset in the BAR, registers that were written to."""
 
     def clear(self) -> None:
         """Forget descriptors that came in part."""
@@ -74,7 +90,13 @@ class SendDoorbells:
             self._ignore(Rule.C12_WIDTH, f"{len(data)}-byte store at {place:#x} of region {uar}")
 
     def _push(self, uar: int, register: int, at: int, data: bytes) -> None:
-        words = self._words(register)
+        state = self._state(register)
+        words = state.words
+        if at == 0:
+            state.padding.clear()
+        elif at in state.padding:
+            state.padding.remove(at)
+            return
         if at in words:
             # Another descriptor begins.
             words.clear()
@@ -88,20 +110,19 @@ class SendDoorbells:
         if at == 0 and door is not None:
             self._ring(door, int.from_bytes(start[1:3], "big"), units)
         if units < 2:
-            words.clear()
+            state.used(WORD)
         elif all(WORD * word in words for word in range(2 * units)):
             if door is not None and door.qp is not None:
                 self._whole(door.qp, b"".join(words[WORD * word] for word in range(2 * units)))
-            words.clear()
+            state.used(UNIT * units)
 
-    def _words(self, register: int) -> dict[int, bytes]:
-        """What came to a register and was not used."""
-        words = self._pushes.get(register)
-        if words is None:
+    def _state(self, register: int) -> _Register:
+        state = self._pushes.get(register)
+        if state is None:
             if len(self._pushes) >= MOST_PARTIAL:
                 self._pushes.pop(next(iter(self._pushes)))
-            words = self._pushes[register] = {}
-        return words
+            state = self._pushes[register] = _Register()
+        return state
 
     def _whole(self, qp: QueuePair, wqe: bytes) -> None:
         """All segments of a descriptor are here: if it is the only one to fetch, nothing is fetched."""

@@ -128,7 +128,7 @@ def test_inline_data_in_front_of_data_in_memory(pair: Pair, carry: int) -> None:
     pair.run()
     assert b.held(carry + 3001) == PAYLOAD[: carry + 3000] + b"\0"
     done = a.cq.poll()
-    assert done is not None and done.syndrome == 0
+    assert done is not None and done.opcode == 0
 
 
 def test_inline_data_and_several_slots(pair: Pair) -> None:
