@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 
 from emu.personality.mlx5.addresses import ROCE_ADDRESSES
-from emu.personality.mlx5.identity import LIMITS, LOG_BF_SIZE
+from emu.personality.mlx5.identity import LIMITS, LOG_BF_SIZE, LOG_RQT_ENTRIES
 from emu.personality.mlx5.layout.capabilities import (
     ATOMIC_CAPS,
     CMD_HCA_CAP,
@@ -124,7 +124,7 @@ GENERAL = (
     Capability("log_max_tis", 10, "transport interfaces, send"),
     Capability("log_max_tir", 10, "transport interfaces, receive"),
     Capability("log_max_rqt", 10, "receive queue tables"),
-    Capability("log_max_rqt_size", 7, "queues in one"),
+    Capability("log_max_rqt_size", LOG_RQT_ENTRIES, "queues in one"),
     Capability("log_max_sq", 10, "Ethernet send queues"),
     Capability("log_max_rq", 10, "Ethernet receive queues"),
     Capability("log_max_tis_per_sq", 1, "a send queue has one TIS"),

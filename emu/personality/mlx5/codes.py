@@ -57,6 +57,7 @@ class CommandOpcode(enum.IntEnum):
     INIT2RTR_QP = 0x503
     RTR2RTS_QP = 0x504
     RTS2RTS_QP = 0x505
+    SQERR2RTS_QP = 0x506
     QP_2ERR = 0x507
     QP_2RST = 0x50A
     QUERY_QP = 0x50B

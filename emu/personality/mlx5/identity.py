@@ -14,6 +14,7 @@ __all__ = [
     "IDENTITY",
     "LIMITS",
     "LOG_BF_SIZE",
+    "LOG_RQT_ENTRIES",
     "MSIX_BAR",
     "MSIX_SIZE",
     "REGISTER_BAR",
@@ -43,6 +44,8 @@ LOG_BF_SIZE = 9
 
 FIRMWARE = (22, 16, 0x0400)
 """Major, minor and sub-minor version in the initialization segment; drivers only print it."""
+LOG_RQT_ENTRIES = 7
+"""Queues in a receive queue table."""
 COMMAND_INTERFACE = 5
 """The only revision of the command interface that drivers accept."""
 

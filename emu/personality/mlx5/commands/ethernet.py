@@ -12,6 +12,7 @@ from emu.personality.mlx5.commands.command import NOTHING_OUT, Command, Request
 from emu.personality.mlx5.device import Door, Mlx5Device, Tir, record_memory, ring_memory
 from emu.personality.mlx5.formats.ethernet import EthernetScatterFormat, EthernetSendFormat
 from emu.personality.mlx5.formats.wqe import SLOT
+from emu.personality.mlx5.identity import LOG_RQT_ENTRIES
 from emu.personality.mlx5.layout import commands as layout
 from emu.personality.mlx5.layout.structure import Structure
 
@@ -24,6 +25,7 @@ DIRECT, INDIRECT = 0, 1
 RQ_STATE_ERROR = 3
 LOG_SLOT = SLOT.bit_length() - 1
 QUEUE_ENTRY = 4
+RQT_ENTRIES = 1 << LOG_RQT_ENTRIES
 
 
 def create_tis(device: Mlx5Device, request: Request) -> Mapping[str, int]:
@@ -32,7 +34,7 @@ def create_tis(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     device.objects.domains.get(context["transport_domain"], "transport_domain")
     table = device.objects.tises
     number = table.reserve()
-    table.items[number] = number
+    table.items[number] = context["transport_domain"]
     return {"tisn": number}
 
 
@@ -49,7 +51,7 @@ def destroy_tis(device: Mlx5Device, request: Request) -> None:
 
 def create_rqt(device: Mlx5Device, request: Request) -> Mapping[str, int]:
     """A table of receive queues."""
-    queues = _queue_list(request, layout.CREATE_RQT_IN, "rqt_context")
+    queues = _queue_list(device, request, layout.CREATE_RQT_IN, "rqt_context")
     number = device.rqts.reserve()
     device.rqts.items[number] = queues
     return {"rqtn": number}
@@ -58,18 +60,26 @@ def create_rqt(device: Mlx5Device, request: Request) -> Mapping[str, int]:
 def modify_rqt(device: Mlx5Device, request: Request) -> None:
     """Other receive queues."""
     device.rqts.get(request["rqtn"], "rqtn")
-    device.rqts.items[request["rqtn"]] = _queue_list(request, layout.MODIFY_RQT_IN, "ctx")
+    device.rqts.items[request["rqtn"]] = _queue_list(device, request, layout.MODIFY_RQT_IN, "ctx")
 
 
-def _queue_list(request: Request, structure: Structure, member: str) -> list[int]:
+def _queue_list(device: Mlx5Device, request: Request, structure: Structure, member: str) -> list[int]:
+    """:raises NicError: BAD_FIELD, more than a table holds or than the command has; BAD_OBJECT, no queue."""
     at, count = structure.size, request[f"{member}.rqt_actual_size"]
     data = request.data[at : at + count * QUEUE_ENTRY]
-    if len(data) < count * QUEUE_ENTRY:
-        raise NicError(ErrorKind.BAD_FIELD, f"{count} queues do not fit the command", "rqt_actual_size")
-    return [
+    if not 0 < count <= RQT_ENTRIES or len(data) < count * QUEUE_ENTRY:
+        raise NicError(
+            ErrorKind.BAD_FIELD,
+            f"{count} queues: a table has 1 to {RQT_ENTRIES}, and they must be in the command",
+            "rqt_actual_size",
+        )
+    numbers = [
         int.from_bytes(data[start : start + QUEUE_ENTRY], "big") & 0xFFFFFF
         for start in range(0, len(data), QUEUE_ENTRY)
     ]
+    for number in numbers:
+        device.rqs.get(number, "rq_num")
+    return numbers
 
 
 def destroy_rqt(device: Mlx5Device, request: Request) -> None:

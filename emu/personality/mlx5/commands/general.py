@@ -85,15 +85,14 @@ def _alloc(
     return run
 
 
-def _dealloc(
-    pick: Callable[[Mlx5Device], ObjectTable[int]], field: str
-) -> Callable[[Mlx5Device, Request], None]:
-    def run(device: Mlx5Device, request: Request) -> None:
-        table = pick(device)
-        table.get(request[field], field)
-        del table.items[request[field]]
-
-    return run
+def dealloc_transport_domain(device: Mlx5Device, request: Request) -> None:
+    """End a transport domain. :raises NicError: BUSY, a TIS belongs to it."""
+    number = request["transport_domain"]
+    device.objects.domains.get(number, "transport_domain")
+    members = sum(domain == number for domain in device.objects.tises)
+    if members:
+        raise NicError(ErrorKind.BUSY, f"transport domain {number} has {members} TISes", "transport_domain")
+    del device.objects.domains.items[number]
 
 
 def dealloc_uar(device: Mlx5Device, request: Request) -> None:
@@ -147,6 +146,6 @@ COMMANDS = (
         Op.DEALLOC_TRANSPORT_DOMAIN,
         layout.DEALLOC_TRANSPORT_DOMAIN_IN,
         NOTHING_OUT,
-        _dealloc(lambda device: device.objects.domains, "transport_domain"),
+        dealloc_transport_domain,
     ),
 )

@@ -350,6 +350,7 @@ COMMANDS = (
     _move(Op.INIT2RTR_QP, layout.INIT2RTR_QP_IN, QpState.INIT, QpState.RTR, _RTR),
     _move(Op.RTR2RTS_QP, layout.RTR2RTS_QP_IN, QpState.RTR, QpState.RTS, _RTS),
     _move(Op.RTS2RTS_QP, layout.RTS2RTS_QP_IN, QpState.RTS, QpState.RTS, _NONE),
+    _move(Op.SQERR2RTS_QP, layout.SQERR2RTS_QP_IN, QpState.SQE, QpState.RTS, _NONE),
     Command(Op.QP_2ERR, layout.QP_2ERR_IN, NOTHING_OUT, to_error),
     Command(Op.QP_2RST, layout.QP_2RST_IN, NOTHING_OUT, to_reset),
     Command(Op.ATTACH_TO_MCG, layout.ATTACH_TO_MCG_IN, NOTHING_OUT, attach_to_group),
