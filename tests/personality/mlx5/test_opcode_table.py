@@ -264,7 +264,7 @@ def test_an_object_that_is_not_there_is_named(
 ) -> None:
     width = COMMANDS[opcode].takes.fields[field].width
     before = machine.nic.objects()
-    reply = machine.command(Op(opcode), **{field: NOBODY & (1 << width) - 1})
+    reply = machine.command(Op(opcode), 0, b"", **{field: NOBODY & (1 << width) - 1})
     assert reply.status is CommandStatus.BAD_RESOURCE
     # One trace line says which opcode, field and object.
     line = machine.events.texts(Kind.COMMAND)[-1]
