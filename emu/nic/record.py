@@ -70,7 +70,8 @@ class DoorbellRecord:
         :raises BusError: the record is unreachable.
         """
         data = self._memory.pages.read(dma, self._memory.offset, self._format.size)
-        return self._format.receive(data, last), self._format.send(data, last)
+        near = (last - HALF) & MASK if self.policy is DbrPolicy.LATEST else last
+        return self._format.receive(data, last), self._format.send(data, near)
 
     def send_near(self, last: int) -> int:
         """As :meth:`send`, but the index closest to ``last``: the record may also be behind it.

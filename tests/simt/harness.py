@@ -26,6 +26,7 @@ from emu.chaos import Profile
 from emu.checks.rule import Action, Rule
 from emu.clock import MS, US, VirtualScheduler
 from emu.events import Event, EventBus, Kind
+from emu.fabric.port import Port
 from emu.fabric.switch import Switch
 from emu.nic.work import Cause, QpState, Status
 from emu.personality.vrnic.contract.codes import AdminOpcode, MrFlags
@@ -36,7 +37,7 @@ from emu.uet import Fep
 from tests.personality.bare_machine import BareMachine
 from tests.personality.driver import Driver, Qp
 
-__all__ = ["Outcome", "run_kernel"]
+__all__ = ["SHARED_BASE", "Harness", "Outcome", "Rank", "run_kernel"]
 
 SHARED_BASE = 0x4000_0000
 LINK_DELAY = 1500
@@ -62,7 +63,7 @@ class Outcome:
     statuses: list[int]
     records: list[dict[str, Any]]
     errors: list[str]
-    machines: list[BareMachine]
+    machines: list[Any]
     memories: list[list[mmap.mmap]]
     device_rules: list[str] = field(default_factory=list)
 
@@ -77,13 +78,12 @@ class Outcome:
 
 
 class Rank:
-    """One program and its NIC."""
+    """One program and its NIC, whose driver runs here."""
 
-    def __init__(self, number: int, machine: BareMachine, argv: Sequence[str]) -> None:
+    def __init__(self, number: int, machine: Any, driver: Any, argv: Sequence[str]) -> None:
         self.number = number
         self.machine = machine
-        self.driver = Driver(machine)
-        self.driver.up()
+        self.driver = driver
         self.memories: list[mmap.mmap] = []
         self.offers: dict[int, list[str]] = {}
         self.taken: dict[int, int] = {}
@@ -133,6 +133,8 @@ class Rank:
 class Harness:
     """Ranks that take turns."""
 
+    idle_limit = IDLE_ROUNDS
+
     def __init__(
         self,
         argv: Sequence[str],
@@ -153,25 +155,33 @@ class Harness:
         switch = Switch(self.clock, EventBus())
         self.ranks: list[Rank] = []
         for number in range(ranks):
-            machine = BareMachine(
-                mac=bytes((2, 0, 0, 0, 0, number + 1)),
-                gid=bytes(10) + b"\xff\xff" + bytes((10, 77, 0, number + 1)),
-                clock=self.clock,
-                port=switch.port(f"nic{number}", loss=loss, seed=seed, delay_ns=LINK_DELAY),
-                create_engine=create_engine,
-                parse=parse,
-                create_endpoint=partial(Fep, seed=seed),
-                chaos=chaos,
-                seed=seed,
-            )
+            port = switch.port(f"nic{number}", loss=loss, seed=seed, delay_ns=LINK_DELAY)
+            machine, driver = self._make(number, port, seed, chaos)
             machine.event_bus.subscribe(self._note, [Kind.CHECK])
             machine.event_bus.mask = Kind.CHECK.bit
-            self.ranks.append(Rank(number, machine, argv))
+            self.ranks.append(Rank(number, machine, driver, argv))
 
         nics = [rank.machine.nic for rank in self.ranks]
         for nic in nics:
             nic.checks.join(nics)
             nic.checks.configure(dict.fromkeys(off, Action.OFF))
+
+    def _make(self, number: int, port: Port, seed: int, chaos: Profile | None) -> tuple[Any, Any]:
+        """The NIC of one rank and its driver."""
+        machine = BareMachine(
+            mac=bytes((2, 0, 0, 0, 0, number + 1)),
+            gid=bytes(10) + b"\xff\xff" + bytes((10, 77, 0, number + 1)),
+            clock=self.clock,
+            port=port,
+            create_engine=create_engine,
+            parse=parse,
+            create_endpoint=partial(Fep, seed=seed),
+            chaos=chaos,
+            seed=seed,
+        )
+        driver = Driver(machine)
+        driver.up()
+        return machine, driver
 
     def _note(self, event: Event) -> None:
         assert event.value is not None
@@ -324,7 +334,7 @@ class Harness:
     def _idle(self, rank: Rank) -> list[str]:
         ran = self.clock.run(until=self.clock.now() + self.random.randrange(200, 2000))
         self.idle_rounds = 0 if ran else self.idle_rounds + 1
-        if self.idle_rounds > IDLE_ROUNDS * len(self.ranks) and not self.clock.step():
+        if self.idle_rounds > self.idle_limit * len(self.ranks) and not self.clock.step():
             self.clock.run(until=self.clock.now() + 10 * MS)
         return self._now()
 
@@ -355,6 +365,7 @@ def run_kernel(
     chaos: Profile | None = None,
     relaxed: bool = False,
     off: Sequence[Rule] = (),
+    kind: type[Harness] = Harness,
 ) -> Outcome:
     """Run a kernel of ``vrnic-simt`` on ``ranks`` ranks until all have ended.
 
@@ -363,8 +374,9 @@ def run_kernel(
     :param chaos: what all NICs are under.
     :param relaxed: register memory with relaxed ordering.
     :param off: rules that nobody looks for.
+    :param kind: of the NICs.
     """
-    harness = Harness(
+    harness = kind(
         [str(program), *arguments.split(), "--seed", str(seed)],
         ranks,
         seed,

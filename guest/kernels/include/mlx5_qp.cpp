@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A queue pair of an mlx5-compatible NIC: the same operations in its formats.
-#include "mlx5_format.h"
 #include "qp.h"
+
+#include "mlx5_format.h"
 
 namespace kernels {
 
@@ -14,7 +15,7 @@ constexpr uint32_t WORDS = MLX5_BLOCK / 4;
 
 // The operation of @wqe as an mlx5 opcode, and its segments behind the control segment at @word. How many
 // there are, with the control segment.
-uint32_t encode(const Wqe &wqe, uint32_t *word, uint8_t &opcode, uint8_t &modifier)
+SIMT_DEVICE uint32_t encode(const Wqe &wqe, uint32_t *word, uint8_t &opcode, uint8_t &modifier)
 {
 	uint64_t remote = le64toh(wqe.word[2]), local = le64toh(wqe.word[4]);
 	uint32_t rkey = static_cast<uint32_t>(le64toh(wqe.word[3]));
@@ -64,7 +65,7 @@ uint32_t encode(const Wqe &wqe, uint32_t *word, uint8_t &opcode, uint8_t &modifi
 
 } // namespace
 
-void Qp::fill_mlx5(uint64_t index, const Wqe &wqe)
+SIMT_DEVICE void Qp::fill_mlx5(uint64_t index, const Wqe &wqe)
 {
 	uint64_t *slot = sq + (index & (depth - 1)) * (MLX5_BLOCK / 8);
 	uint32_t number = static_cast<uint32_t>(index), words[WORDS] = {};
@@ -79,8 +80,9 @@ void Qp::fill_mlx5(uint64_t index, const Wqe &wqe)
 		flags |= MLX5_WQE_FENCE;
 	mlx5_put_control(words, modifier, static_cast<uint16_t>(number), opcode,
 			 mutated(Mutation::neighbour_qpn) ? qpn + 1 : qpn, units, flags);
-	// Nothing in it says that it is whole: only the doorbell may tell the NIC of it.
-	for (uint32_t unit = 0; unit < MLX5_BLOCK / MLX5_UNIT; unit++) {
+	// Nothing in it says that it is whole: only the doorbell may tell the NIC of it. The control segment is
+	// stored last, so that a slot that is rung too early still has the index of an earlier pass.
+	for (uint32_t unit = MLX5_BLOCK / MLX5_UNIT; unit--;) {
 		uint64_t pair[2];
 
 		memcpy(pair, words + unit * MLX5_UNIT_WORDS, sizeof(pair));
@@ -88,7 +90,7 @@ void Qp::fill_mlx5(uint64_t index, const Wqe &wqe)
 	}
 }
 
-void Qp::poll_mlx5()
+SIMT_DEVICE void Qp::poll_mlx5()
 {
 	bool ring = completion == Completion::ring;
 	uint32_t slots = 1u << log_cq, next = static_cast<uint32_t>(simt::ld(&consumed));
@@ -103,8 +105,7 @@ void Qp::poll_mlx5()
 	if (end.opcode != MLX5_CQE_DONE && !mutated(Mutation::ignore_errors)) {
 		uint8_t syndrome = simt::ld(cqe + MLX5_CQE_SYNDROME, Order::acquire, Scope::sys);
 
-		fail("index " + std::to_string(end.counter) + " (low 16 bits) completed with " +
-		     mlx5_syndrome_name(syndrome));
+		fail_completion(end.counter, mlx5_syndrome_name(syndrome));
 	}
 	// Of a collapsed CQ the same entry is read again and again.
 	advance = static_cast<uint16_t>(end.counter + 1 - done);
@@ -122,7 +123,7 @@ void Qp::poll_mlx5()
 }
 
 // What to ring with when every block before @end is written.
-uint64_t Qp::doorbell_mlx5(uint64_t end)
+SIMT_DEVICE uint64_t Qp::doorbell_mlx5(uint64_t end)
 {
 	// The last WQE is one block: one of more has a NOP behind it.
 	if (convention == Convention::next)
@@ -131,7 +132,7 @@ uint64_t Qp::doorbell_mlx5(uint64_t end)
 }
 
 // The last WQE whole, its start last: if it is the only one that was not rung for, the NIC fetches nothing.
-void Qp::push_mlx5(uint64_t end)
+SIMT_DEVICE void Qp::push_mlx5(uint64_t end)
 {
 	const uint64_t *slot = sq + ((end - 1) & (depth - 1)) * (MLX5_BLOCK / 8);
 

@@ -45,8 +45,8 @@ STATES = {
     QpState.SQE: QpStateCode.SQ_ERROR,
     QpState.ERR: QpStateCode.ERROR,
 }
-RECORD_POLICIES = {0: DbrPolicy.LATEST, 1: DbrPolicy.NONE}
-"""By ``send_dbr_mode``: a doorbell record is kept, or the doorbell alone counts."""
+RECORD_KEPT = 0
+"""``send_dbr_mode``; otherwise the doorbell alone counts."""
 PATH = "primary_address_path."
 GENERAL_SERVICE = 1
 """Number under which peers reach the queue pair of the general services interface."""
@@ -96,8 +96,8 @@ def create_qp(device: Mlx5Device, request: Request) -> Mapping[str, int]:
             receive_doorbells=False,
             srq=_srq(device, context),
             domain=_domain(device, context),
-            record=device.record(context),
-            record_policy=RECORD_POLICIES.get(context["send_dbr_mode"], DbrPolicy.LATEST),
+            record=_record(device, context),
+            record_policy=DbrPolicy.LATEST,
             start_index=context["sw_sq_wqebb_counter"],
         )
     )
@@ -156,6 +156,16 @@ def _domain(device: Mlx5Device, context: Mapping[str, int]) -> Mapping[int, Shar
         return None
     domain = device.objects.xrcds.get(context["xrcd"], "xrcd")
     return domain if context["no_sq"] else {}
+
+
+def _record(device: Mlx5Device, context: Mapping[str, int]) -> RingMemory | None:
+    """The doorbell record, None of a queue pair that only sends and keeps none.
+
+    :raises NicError: BAD_OBJECT, BAD_FIELD.
+    """
+    if context["send_dbr_mode"] != RECORD_KEPT and context["rq_type"] != RqType.OWN:
+        return None
+    return device.record(context)
 
 
 def destroy_qp(device: Mlx5Device, request: Request) -> None:

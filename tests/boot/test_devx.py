@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Direct submission on an mlx5-compatible NIC: queues made by DevX, rings in video memory, no system calls.
+
+Kernel, mlx5 drivers and libmlx5 are the distribution's; the vGPU's driver, which hands out video memory as
+dma-bufs, and the program that plays the GPU are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from emu.control.locate import lab_directory
+from emu.lab.installation import Installation
+from emu.lab.relay import Side, run_pair
+from emu.lab.runner import LabRunner
+from emu.lab.topology import Gpu, Lab, Nic, Node
+from tests.boot.traffic import counters
+
+pytestmark = pytest.mark.timeout(300)
+
+STEPS = ["wait", "write", "inline", "read", "atomics", "masked-atomics", "laps"]
+ERROR = 6
+ADDRESSED = "for n in $(seq 200); do ibv_devinfo -v | grep -q '::ffff:10' && exit; sleep 0.1; done; exit 1"
+
+
+@pytest.fixture(scope="module")
+def gpu_pair(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabRunner]:
+    """Two running guests with an mlx5-compatible NIC and a vGPU each, drivers loaded, ports active."""
+    nodes = tuple(Node(name, (Nic(device="mlx5"),), (Gpu("64M"),)) for name in ("node0", "node1"))
+    lab = Lab(nodes=nodes, name=f"devx-{tmp_path_factory.getbasetemp().name}"[:24])
+    capture = tmp_path_factory.mktemp("devx") / "devx.pcapng"
+    with LabRunner(lab, installation, lab_directory(lab.name), capture) as running:
+        running.start()
+        for guest in running.guests:
+            guest.run("reload-driver", 60).check()
+            guest.run(ADDRESSED, 60).check()
+        yield running
+
+
+def submit(pair: LabRunner, options: str) -> list[dict[str, Any]]:
+    """Run the program on both guests; what each says."""
+    left, right = pair.guests
+    sides: tuple[Side, Side] = run_pair(
+        (left, f"vrnic-devx {options} --role a"), (right, f"vrnic-devx {options} --role b"), 120
+    )
+    return [record for side in sides for record in side.records]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--ring host --data host --doorbell last --cq ring",
+        "--ring host --order doorbell-record-doorbell",
+        "--data host --order doorbell",
+        "--doorbell blueflame --cq ring",
+    ],
+)
+def test_every_operation_is_submitted_directly(gpu_pair: LabRunner, options: str) -> None:
+    before = counters(gpu_pair, "node0.nic0")
+    records = submit(gpu_pair, options)
+    assert len(records) == 2
+    for record in records:
+        assert record["ok"] is True
+        assert record["steps"] == STEPS
+        assert record["no_system_calls"] is True
+        assert record["payload"] == ("mr" if "--data host" in options else "dmabuf-mr")
+        assert record["doorbells"] < record["blocks"]
+    # The peer refused the last WRITE of one end: its completion says why, and its queue pair is in error.
+    assert records[0]["refusal"].startswith("index")
+    assert "REM_ACCESS_ERR (syndrome 0x13, vendor 0x88)" in records[0]["refusal"]
+    assert records[0]["state"] == ERROR
+    after = counters(gpu_pair, "node0.nic0")
+    # The NIC may have found by its record what a later doorbell was for.
+    rung = sum(after[name] - before[name] for name in ("doorbells", "doorbells_ignored"))
+    assert rung >= records[0]["doorbells"]
+    if "blueflame" in options:
+        assert after["pushed_wqes"] > before["pushed_wqes"]
