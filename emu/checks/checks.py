@@ -145,8 +145,7 @@ class Checks:
             return False
         self.stopped = None
         if self._nic is not None:
-            for qp in self._nic.qps:
-                self._nic.submission.kick(qp)
+            self._nic.submission.resume()
         return True
 
     def clear(self) -> None:

@@ -74,6 +74,12 @@ class Submission:
         """Forget who is ready. A turn that is already scheduled finds nothing."""
         self._ready.clear()
 
+    def resume(self) -> None:
+        """Serve who became ready while the NIC stood still."""
+        if self._ready and not self._scheduled:
+            self._scheduled = True
+            self._platform.scheduler.call_soon(self._run)
+
     def kick(self, qp: QueuePair) -> None:
         """Serve ``qp`` soon."""
         if qp.queued or qp.closed:
@@ -481,7 +487,7 @@ class Submission:
         now = platform.scheduler.now()
         if now < deadline:
             self._arm(qp)
-        elif now < deadline + GRACE and self._behind():
+        elif platform.checks.stopped is not None or (now < deadline + GRACE and self._behind()):
             # The answer may not be lost but wait for the link, or what it answers may.
             qp.timer = platform.scheduler.call_at(now + POSTPONE, partial(self._expire, qp))
         else:

@@ -3,6 +3,8 @@
 #ifndef KERNELS_MUTATION_H
 #define KERNELS_MUTATION_H
 
+#include "scope.h"
+
 namespace kernels {
 
 enum class Mutation {
@@ -47,6 +49,7 @@ enum class Mutation {
 	garbage_hints,
 	narrow_signal,
 	stray_key,
+	keep_lock,
 };
 
 struct MutationName {
@@ -56,9 +59,9 @@ struct MutationName {
 };
 
 // Where a kernel's code differs, it asks for the one that is on.
-extern Mutation mutation;
+extern SIMT_GLOBAL Mutation mutation;
 
-inline bool mutated(Mutation which)
+SIMT_DEVICE inline bool mutated(Mutation which)
 {
 	return mutation == which;
 }

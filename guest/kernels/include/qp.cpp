@@ -52,6 +52,7 @@ const MutationName mutations[] = {
 	{ Mutation::narrow_ring_fence, "narrow-ring-fence", "fence for the GPU where the NIC reads host memory" },
 	{ Mutation::drop_block_barrier, "drop-block-barrier", "post what a CTA wrote without a barrier before" },
 	{ Mutation::garbage_hints, "garbage-hints", "write random bytes into the hint ring" },
+	{ Mutation::keep_lock, "keep-lock", "leave the doorbell lock taken" },
 	{ Mutation::stray_key, "stray-key", "use a key that was never given out" },
 	{ Mutation::narrow_signal, "narrow-signal", "add 4 bytes to a signal of 8" },
 	{ Mutation::none, nullptr, nullptr },
@@ -228,6 +229,8 @@ void Qp::ring(uint64_t end)
 	simt::acquire(scope());
 	if (simt::atomic_max(&produced, end, scope()) < end)
 		store_doorbell(end);
+	if (mutated(Mutation::keep_lock))
+		return;
 	// The next doorbell must come after this one, as must the next store to the record.
 	simt::st(&lock, 0, Order::release, scope());
 }
