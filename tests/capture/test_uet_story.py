@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 from emu.capture.pcapng import LinkType
 from emu.capture.writer import PcapngWriter
 from emu.clock import MS, US
-from emu.nic.work import Opcode, Sge, Status, Transport
+from emu.nic.work import Opcode, SendMode, Sge, Status, Transport
 from emu.uet import Parameters
 from emu.uet.tss_keys import SecureDomain
 from emu.wire import uet
@@ -20,8 +20,10 @@ from emu.wire.uet_names import PdsType
 from emu.wire.uet_profile import Profile, Trailer
 from tests.capture.tshark_program import require_scripts, run_tshark
 from tests.capture.uet_comparison import assert_tshark_agrees, complaints_of, fields, number
-from tests.roce.bench import BASE, LKEY
-from tests.uet.bench import LATENCY, Nic, Qp, pair
+from tests.roce.bench import BASE, LKEY, RKEY
+from tests.uet.bench import LATENCY, Net, Nic, Qp, pair
+from tests.uet.test_tagged import Tags
+from tests.uet.test_uud import Rig
 
 WORK = [
     Opcode.WRITE,
@@ -147,3 +149,71 @@ def test_of_secured_packets_tshark_tells_the_header(tmp_path: Path) -> None:
     wrong = "uet.short || uet.length || uet.impossible || _ws.malformed || _ws.lua.error"
     assert run_tshark(path, "-Y", wrong) == []
     assert run_tshark(path, "-T", "fields", "-e", "_ws.col.Info")[0].startswith("TSS sdi=")
+
+
+def recorded(net: Net) -> list[bytes]:
+    """Every frame sent in ``net`` from now on."""
+    frames: list[bytes] = []
+    carry = net.carry
+
+    def record(sender: Nic, number: int, frame: bytes) -> None:
+        frames.append(frame)
+        carry(sender, number, frame)
+
+    net.carry = record  # type: ignore[method-assign]
+    return frames
+
+
+def written(path: Path, frames: list[bytes]) -> Path:
+    """A capture of ``frames`` one microsecond apart."""
+    with PcapngWriter(path, application="t") as writer:
+        port = writer.add_interface(LinkType.ETHERNET, "tap")
+        for number, frame in enumerate(frames, 1):
+            writer.add_packet(port, number * US, frame)
+    return path
+
+
+def test_tshark_tells_of_every_kind_of_send(tmp_path: Path) -> None:
+    """With a receive element ready, and with one that comes later: unexpected, fetched, called off."""
+    require_scripts()
+    octets: list[bytes] = []
+    for mode in SendMode:
+        for tag in (None, 0x1234):
+            for early in (False, True):
+                tags = Tags()
+                sent = recorded(tags.net)
+                if early:
+                    tags.receive(tag)
+                for length in (100, 5000):
+                    tags.send(tag, length, mode)
+                for index in range(early, 2):
+                    tags.receive(tag, index=index)
+                tags.settle()
+                assert [status for _, status in tags.a.host.statuses] == [Status.SUCCESS] * 2
+                octets += sent
+    frames = [Ether(frame) for frame in octets]
+    path = written(tmp_path / "a.pcapng", octets)
+    seen = assert_tshark_agrees(path, frames)
+    assert [complaints_of(frame) for frame in frames] == [[]] * len(frames)
+    assert "uet.ses.rendv_ext_hdr.eager_length" in seen
+    opcodes = {frame[uet.StdRequest].opcode for frame in frames if uet.StdRequest in frame}
+    # Sends of every kind, reads by which a rendezvous is fetched, and what asks for a deferred send again.
+    assert {5, 6, 8, 9, 10, 11, 2, 12} <= opcodes
+    wrong = "uet.short || uet.length || uet.impossible || _ws.malformed || _ws.lua.error"
+    assert run_tshark(path, "-Y", wrong) == []
+
+
+def test_tshark_tells_of_datagrams(tmp_path: Path) -> None:
+    require_scripts()
+    rig = Rig()
+    octets = recorded(rig.net)
+    rig.b.post_receive(0, 200, BASE, RKEY)
+    for length in (0, 16, 100):
+        rig.send(length, Opcode.SEND_IMM, immediate=length)
+    path = written(tmp_path / "a.pcapng", octets)
+    assert len(octets) == 3
+    assert_tshark_agrees(path, [Ether(frame) for frame in octets])
+    found = fields(path, "uet.pds.type", "uet.ses.std.opcode", "uet.payload", "_ws.expert.message")
+    assert [(number(kind[0]), number(opcode[0])) for kind, opcode, _, _ in found] == [(6, 7)] * 3
+    assert [len(payload[0]) // 2 if payload else 0 for _, _, payload, _ in found] == [0, 16, 100]
+    assert [told for *_, told in found] == [[]] * 3
