@@ -87,6 +87,18 @@ class Counters:
         if name is not None:
             self.bump(name)
 
+    rx_drop_foreign: int = 0
+    rx_drop_length: int = 0
+    rx_drop_checksum: int = 0
+    rx_drop_version: int = 0
+    rx_drop_qpn: int = 0
+    rx_drop_opcode: int = 0
+    rx_drop_state: int = 0
+    rx_drop_address: int = 0
+    rx_drop_response: int = 0
+    rx_drop_repeat: int = 0
+    rx_drop_refused: int = 0
+
     def bump(self, name: str, amount: int = 1) -> None:
         """Add to the counter called ``name``. :raises AttributeError: there is no such counter."""
         setattr(self, name, getattr(self, name) + amount)

@@ -12,6 +12,7 @@ from emu.fabric.port import Port, Receiver
 from emu.fabric.run import FrameRun
 from emu.nic.context import Context, ProtectionDomain
 from emu.nic.cq import COUNTER_BYTES, CompletionQueue, CqMode, CqOverrun
+from emu.nic.drops import DropReason
 from emu.nic.endpoint import ENDPOINT_TRANSPORTS, EndpointFactory
 from emu.nic.endpoint_host import NicEndpointHost
 from emu.nic.engine import AsyncEvent, Drop, Engine, EngineFactory, EngineHost, Packet, PacketParser
@@ -431,7 +432,7 @@ class Nic:
             if self.promiscuous and self.ethernet is not None and frame:
                 self.ethernet(frame)
             else:
-                self._drop(Drop("for another station"))
+                self._drop(Drop("for another station", DropReason.FOREIGN))
             return
         if self.checks.stopped is not None:
             self._drop(Drop(f"stopped by {self.checks.stopped.rule.code}"))
@@ -446,7 +447,7 @@ class Nic:
             if number == MULTICAST_QPN:
                 self._receive_multicast(packet, frame)
             else:
-                self._drop(Drop(f"there is no QP {number:#x}"))
+                self._drop(Drop(f"there is no QP {number:#x}", DropReason.QPN))
             return
         counters = platform.counters
         counters.rx_packets += 1
@@ -476,7 +477,7 @@ class Nic:
         """A datagram to a group: every queue pair attached gets it, but not the one that sent it."""
         members = self.multicast.members(packet.dest_ip)
         if not members:
-            self._drop(Drop(f"no queue pair is attached to {packet.dest_ip.hex()}"))
+            self._drop(Drop(f"no queue pair is attached to {packet.dest_ip.hex()}", DropReason.QPN))
             return
         self.counters.rx_packets += 1
         self.counters.rx_bytes += len(frame)

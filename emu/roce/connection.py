@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from emu.fabric.run import FrameRun
+from emu.nic.drops import DropReason
 from emu.nic.engine import EngineHost
 from emu.nic.work import QpAttributes, QpState
 from emu.roce.dcqcn import CNP_INTERVAL, RateControl
@@ -137,7 +138,7 @@ class Connection:
             or packet.payload_length != _CNP_RESERVED
             or not packet.frame[packet.extension - BTH_SIZE + 4] & _BECN
         ):
-            self.host.note_drop("rx_dropped", "congestion notification that is not of this connection")
+            self.host.note_drop(DropReason.ADDRESS, "congestion notification that is not of this connection")
             return
         rate = self.rate or RateControl(now)
         self.host.count("rp_cnp_handled" if rate.notify(now) else "rp_cnp_ignored")

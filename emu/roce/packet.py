@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 
+from emu.nic.drops import DropReason
 from emu.nic.engine import Drop
 from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN
 from emu.wire.headers import (
@@ -160,7 +161,7 @@ def parse(frame: bytes) -> RocePacket | Drop:
     elif kind == _IPV6:
         size = _IPV6_SIZE
     else:
-        return Drop("neither IPv4 nor IPv6", foreign=True)
+        return Drop("neither IPv4 nor IPv6", DropReason.FOREIGN, foreign=True)
     bth = ip + size + UDP_SIZE
     octets = frame[ip:bth]
     head = _heads.get(octets)
@@ -174,11 +175,11 @@ def parse(frame: bytes) -> RocePacket | Drop:
         _heads[octets] = head
     end = ip + head.end
     if end > len(frame):
-        return Drop(f"UDP length runs {end - len(frame)} bytes past the frame")
+        return Drop(f"UDP length runs {end - len(frame)} bytes past the frame", DropReason.LENGTH)
     if end < bth + BTH_SIZE + ICRC_SIZE:
-        return Drop("too short for BTH and ICRC")
+        return Drop("too short for BTH and ICRC", DropReason.LENGTH)
     if head.udp_checksum and not _udp_checksum_ok(frame[ip:end], size):
-        return Drop("wrong UDP checksum")
+        return Drop("wrong UDP checksum", DropReason.CHECKSUM)
     fields = BTH.unpack_from(frame, bth)
     icrc_at = end - ICRC_SIZE
     state = crc32(b"".join((frame[bth : bth + 4], b"\xff", frame[bth + 5 : icrc_at])), head.state)
@@ -188,42 +189,42 @@ def parse(frame: bytes) -> RocePacket | Drop:
         )
     opcode, flags = fields[0], fields[1]
     if flags & 0x0F:
-        return Drop(f"transport version {flags & 0x0F}")
+        return Drop(f"transport version {flags & 0x0F}", DropReason.VERSION)
     if not fields[3] & 0xFFFFFF:
-        return Drop("destination QP 0")
+        return Drop("destination QP 0", DropReason.QPN)
     info = BY_OPCODE.get(opcode)
     extension = bth + BTH_SIZE
     payload_start = extension + info.extension_size if info is not None else extension
     payload_end = icrc_at - (flags >> 4 & 3)
     if payload_end < payload_start:
         name = info.name if info is not None else f"opcode {opcode:#04x}"
-        return Drop(f"UDP length {end - ip - size} is too short for {name}")
+        return Drop(f"UDP length {end - ip - size} is too short for {name}", DropReason.LENGTH)
     return RocePacket(frame, head, fields, info, extension, payload_start, payload_end)
 
 
 def _check_head(octets: bytes, size: int) -> _Head | Drop:
     """Judge IP and UDP headers."""
     if len(octets) < size + UDP_SIZE:
-        return Drop("too short for IP and UDP", foreign=True)
+        return Drop("too short for IP and UDP", DropReason.FOREIGN, foreign=True)
     if size == _IPV4_SIZE:
         protocol = octets[9]
         if octets[0] != 0x45:
-            return Drop("IPv4 options or a wrong version", foreign=True)
+            return Drop("IPv4 options or a wrong version", DropReason.FOREIGN, foreign=True)
         if _HALF.unpack_from(octets, 6)[0] & 0x3FFF:
-            return Drop("IPv4 fragment", foreign=True)
+            return Drop("IPv4 fragment", DropReason.FOREIGN, foreign=True)
         if _ones_sum(octets[:_IPV4_SIZE]) != 0xFFFF:
-            return Drop("wrong IPv4 header checksum")
+            return Drop("wrong IPv4 header checksum", DropReason.CHECKSUM)
         room = _HALF.unpack_from(octets, 2)[0] - _IPV4_SIZE
     else:
         protocol = octets[6]
         if octets[0] >> 4 != 6:
-            return Drop("IPv6 header of a wrong version", foreign=True)
+            return Drop("IPv6 header of a wrong version", DropReason.FOREIGN, foreign=True)
         room = _HALF.unpack_from(octets, 4)[0]
     if protocol != _UDP_PROTOCOL or _HALF.unpack_from(octets, size + 2)[0] != ROCE_PORT:
-        return Drop("not UDP port 4791", foreign=True)
+        return Drop("not UDP port 4791", DropReason.FOREIGN, foreign=True)
     length = _HALF.unpack_from(octets, size + 4)[0]
     if length > room:
-        return Drop(f"UDP length {length} exceeds the IP packet's {room}")
+        return Drop(f"UDP length {length} exceeds the IP packet's {room}", DropReason.LENGTH)
     return _Head(octets, size)
 
 

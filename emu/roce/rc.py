@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from emu.fabric.run import FrameRun
+from emu.nic.drops import DropReason
 from emu.nic.engine import AsyncEvent, EngineHost, Packet
 from emu.nic.work import QpAttributes, QpState, SendRequest
 from emu.roce.connection import Connection
@@ -65,11 +66,11 @@ class RcEngine:
     def receive(self, packet: Packet, now: int) -> None:
         """Handle one inbound packet: what the queue pair must not accept is dropped and counted."""
         if not isinstance(packet, RocePacket):
-            self._drop(f"no RoCE packet: {packet!r}")
+            self._drop(DropReason.FOREIGN, f"no RoCE packet: {packet!r}")
             return
-        reason = self._refusal(packet)
-        if reason is not None:
-            self._drop(reason)
+        refusal = self._refusal(packet)
+        if refusal is not None:
+            self._drop(*refusal)
             return
         if packet.ecn == CONGESTED:
             self._connection.see_mark(now)
@@ -84,7 +85,7 @@ class RcEngine:
     def receive_run(self, run: FrameRun, now: int) -> None:
         """Handle middle packets of a message: together when they are what comes next, else one by one."""
         if not isinstance(run, PacketRun):
-            self._drop(f"no RoCE packets: {run!r}")
+            self._drop(DropReason.FOREIGN, f"no RoCE packets: {run!r}")
             return
         if self._refusal(run) is None and run.ecn != CONGESTED:
             taken = (
@@ -97,24 +98,24 @@ class RcEngine:
         for packet in run.packets():
             self.receive(packet, now)
 
-    def _refusal(self, packet: RocePacket | PacketRun) -> str | None:
-        """Why this queue pair does not accept ``packet``; None when it does."""
+    def _refusal(self, packet: RocePacket | PacketRun) -> tuple[str, str] | None:
+        """Why this queue pair does not accept ``packet``: counter and sentence; None when it does."""
         connection = self._connection
         if packet.opcode == CNP:
             if connection.state in _RESPONSES:
                 return None
-            return f"congestion notification in state {connection.state.name}"
+            return DropReason.STATE, f"congestion notification in state {connection.state.name}"
         if packet.opcode & CLASS_MASK != TransportClass.RC and packet.opcode not in _EXTENDED:
-            return f"opcode {packet.opcode:#04x} is of another transport than RC"
+            return DropReason.OPCODE, f"opcode {packet.opcode:#04x} is of another transport than RC"
         response = packet.info is not None and packet.info.response
         if connection.state not in (_RESPONSES if response else _REQUESTS):
-            return f"{'response' if response else 'request'} in state {connection.state.name}"
+            kind = "response" if response else "request"
+            return DropReason.STATE, f"{kind} in state {connection.state.name}"
         if packet.source_ip != connection.dest_ip or packet.dest_ip != connection.source_ip:
-            return "addresses are not those of the connection"
+            return DropReason.ADDRESS, "addresses are not those of the connection"
         theirs, ours = packet.pkey, connection.attributes.pkey
         if not pkeys_match(theirs, ours):
-            self._host.count("bad_pkey_cntr")
-            return f"P_Key {theirs:#06x} does not match {ours:#06x}"
+            return "bad_pkey_cntr", f"P_Key {theirs:#06x} does not match {ours:#06x}"
         return None
 
     def receive_posted(self, now: int) -> None:
@@ -174,5 +175,5 @@ class RcEngine:
         self._requester.flush()
         self._responder.flush()
 
-    def _drop(self, reason: str) -> None:
-        self._host.note_drop("rx_dropped", reason)
+    def _drop(self, counter: str, reason: str) -> None:
+        self._host.note_drop(counter, reason)

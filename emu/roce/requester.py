@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emu.fabric.run import FrameRun
+from emu.nic.drops import DropReason
 from emu.nic.engine import ProtectionError
 from emu.nic.work import Cause, Completion, QpState, SendRequest, Status
 from emu.roce import syndrome as aeth
@@ -488,4 +489,4 @@ class Requester:
         return not self.queue and not self.flight
 
     def _drop(self, reason: str) -> None:
-        self._host.note_drop("rx_dropped", reason)
+        self._host.note_drop(DropReason.RESPONSE, reason)

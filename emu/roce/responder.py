@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from emu.nic.atomics import ATOMIC_SIZES, AtomicMasks, AtomicOperation
+from emu.nic.drops import DropReason
 from emu.nic.engine import AsyncEvent, ProtectionError
 from emu.nic.work import Access, Cause, QpState
 from emu.roce import syndrome as aeth
@@ -280,7 +281,7 @@ class Responder:
         return not self.responses and not self._incoming.open
 
     def _drop(self, reason: str) -> None:
-        self._host.note_drop("rx_dropped", reason)
+        self._host.note_drop(DropReason.REPEAT, reason)
 
 
 def _atomic_operation(packet: RocePacket) -> tuple[int, int, AtomicOperation]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from emu.nic.drops import DropReason
 from emu.nic.engine import AsyncEvent, EngineHost
 from emu.nic.work import Access, Cause, Opcode, SendRequest, Status
 from emu.roce.connection import Connection
@@ -114,7 +115,7 @@ class UcEngine(UnreliableEngine):
     def _accept(self, packet: RocePacket, info: OpcodeInfo) -> None:
         connection = self._connection
         if packet.source_ip != connection.dest_ip or packet.dest_ip != connection.source_ip:
-            self._drop("addresses are not those of the connection")
+            self._drop("addresses are not those of the connection", DropReason.ADDRESS)
             return
         incoming = self._incoming
         if packet.psn != self._epsn:
@@ -145,7 +146,7 @@ class UcEngine(UnreliableEngine):
         incoming = self._incoming
         if refusal.nak is not Nak.REMOTE_OPERATION:
             incoming.give_up(refusal.status, refusal.cause)
-            self._drop(refusal.reason)
+            self._drop(refusal.reason, DropReason.REFUSED)
             return
         element = incoming.element
         incoming.close()

@@ -12,6 +12,7 @@ nothing and reports success.)
 
 from __future__ import annotations
 
+from emu.nic.drops import DropReason
 from emu.nic.engine import AsyncEvent, EngineHost, ProtectionError
 from emu.nic.multicast import MULTICAST_QPN
 from emu.nic.work import (
@@ -122,14 +123,17 @@ class UdEngine(UnreliableEngine):
 
     def _accept(self, packet: RocePacket, info: OpcodeInfo) -> None:
         if packet.dest_qpn != MULTICAST_QPN and not self._host.owns_address(packet.dest_ip):
-            self._drop(f"datagram to {packet.dest_ip.hex()}, which is no address of this port")
+            self._drop(
+                f"datagram to {packet.dest_ip.hex()}, which is no address of this port", DropReason.ADDRESS
+            )
             return
         qkey, source = DETH.unpack_from(packet.frame, packet.extension)
         if qkey != self._connection.attributes.qkey:
             self._drop(f"Q_Key {qkey:#x} is not the queue pair's", "qkey_viol_cntr")
             return
         if packet.payload_length > self._connection.mtu:
-            self._drop(f"datagram of {packet.payload_length} bytes on a path of {self._connection.mtu}")
+            reason = f"datagram of {packet.payload_length} bytes on a path of {self._connection.mtu}"
+            self._drop(reason, DropReason.LENGTH)
             return
         try:
             element = self._receives.take()
@@ -143,7 +147,8 @@ class UdEngine(UnreliableEngine):
         length = HEADER_AREA + packet.payload_length
         if length > element.length:
             self._receives.give_up(element, Status.LOC_LEN_ERR, Cause.BAD_LENGTH)
-            self._drop(f"datagram needs {length} bytes, receive element {element.index} has {element.length}")
+            reason = f"datagram needs {length} bytes, receive element {element.index} has {element.length}"
+            self._drop(reason, DropReason.REFUSED)
             return
         self._establish()
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from emu.nic.drops import DropReason
 from emu.nic.engine import AsyncEvent, EngineHost, Packet
 from emu.nic.work import QpAttributes, QpState, SendRequest
 from emu.roce.connection import Connection
@@ -89,18 +90,19 @@ class UnreliableEngine(ABC):
     def receive(self, packet: Packet, now: int) -> None:
         """Handle one inbound packet: what the queue pair must not accept is dropped and counted."""
         if not isinstance(packet, RocePacket):
-            self._drop(f"no RoCE packet: {packet!r}")
+            self._drop(f"no RoCE packet: {packet!r}", DropReason.FOREIGN)
             return
         connection = self._connection
         ours = connection.attributes.pkey
         if packet.opcode == CNP and self.paced and connection.state in _SENDING:
             connection.notified(packet, now)
         elif packet.opcode & CLASS_MASK != self.transport:
-            self._drop(f"opcode {packet.opcode:#04x} is of another transport than {self.transport.name}")
+            reason = f"opcode {packet.opcode:#04x} is of another transport than {self.transport.name}"
+            self._drop(reason, DropReason.OPCODE)
         elif packet.info is None:
-            self._drop(f"reserved opcode {packet.opcode:#04x}")
+            self._drop(f"reserved opcode {packet.opcode:#04x}", DropReason.OPCODE)
         elif connection.state not in _RECEIVING:
-            self._drop(f"packet in state {connection.state.name}")
+            self._drop(f"packet in state {connection.state.name}", DropReason.STATE)
         elif not pkeys_match(packet.pkey, ours):
             self._drop(f"P_Key {packet.pkey:#06x} does not match {ours:#06x}", "bad_pkey_cntr")
         else:
@@ -166,5 +168,5 @@ class UnreliableEngine(ABC):
         self._sender.flush()
         self._flush_receives()
 
-    def _drop(self, reason: str, counter: str = "rx_dropped") -> None:
+    def _drop(self, reason: str, counter: str) -> None:
         self._host.note_drop(counter, reason)

@@ -10,6 +10,7 @@ public, so that choice is unconfirmed.
 
 from __future__ import annotations
 
+from emu.nic.drops import DropReason
 from emu.nic.engine import EngineHost, Packet
 from emu.roce.connection import Connection
 from emu.roce.packet import RocePacket
@@ -57,11 +58,11 @@ class XrcEngine(RcEngine):
     def receive(self, packet: Packet, now: int) -> None:
         """Handle one inbound packet, in the terms of RC once it is known to be one of XRC."""
         if not isinstance(packet, RocePacket):
-            self._drop(f"no RoCE packet: {packet!r}")
+            self._drop(DropReason.FOREIGN, f"no RoCE packet: {packet!r}")
             return
         opcode = rc_opcode(packet.opcode)
         if opcode == packet.opcode and opcode != CNP:
-            self._drop(f"opcode {opcode:#04x} is of another transport than XRC")
+            self._drop(DropReason.OPCODE, f"opcode {opcode:#04x} is of another transport than XRC")
             return
         if opcode != CNP:
             packet.opcode, packet.info = opcode, BY_OPCODE[opcode]

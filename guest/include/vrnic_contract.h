@@ -709,6 +709,28 @@ enum vrnic_counter {
 	VRNIC_COUNTER_NACKS_RECEIVED,
 	/* rule violations, all kinds */
 	VRNIC_COUNTER_CHECK_VIOLATIONS,
+	/* frames dropped: nothing here takes them */
+	VRNIC_COUNTER_RX_DROP_FOREIGN,
+	/* packets dropped: truncated, or a length that cannot be */
+	VRNIC_COUNTER_RX_DROP_LENGTH,
+	/* packets dropped: wrong IPv4 or UDP checksum */
+	VRNIC_COUNTER_RX_DROP_CHECKSUM,
+	/* packets dropped: transport version */
+	VRNIC_COUNTER_RX_DROP_VERSION,
+	/* packets dropped: no such QP */
+	VRNIC_COUNTER_RX_DROP_QPN,
+	/* packets dropped: opcode unknown, or of another transport than the QP's */
+	VRNIC_COUNTER_RX_DROP_OPCODE,
+	/* packets dropped: the QP is not in a state for them */
+	VRNIC_COUNTER_RX_DROP_STATE,
+	/* packets dropped: addresses are not the connection's, or the port's */
+	VRNIC_COUNTER_RX_DROP_ADDRESS,
+	/* responses dropped: nothing waits for them, or they mean nothing */
+	VRNIC_COUNTER_RX_DROP_RESPONSE,
+	/* repeated requests dropped: their answer is not remembered */
+	VRNIC_COUNTER_RX_DROP_REPEAT,
+	/* unreliable messages dropped: they cannot be carried out */
+	VRNIC_COUNTER_RX_DROP_REFUSED,
 	VRNIC_COUNTERS
 };
 
@@ -2058,6 +2080,17 @@ static inline const char *vrnic_counter_name(__u32 index)
 		"nacks_sent",
 		"nacks_received",
 		"check_violations",
+		"rx_drop_foreign",
+		"rx_drop_length",
+		"rx_drop_checksum",
+		"rx_drop_version",
+		"rx_drop_qpn",
+		"rx_drop_opcode",
+		"rx_drop_state",
+		"rx_drop_address",
+		"rx_drop_response",
+		"rx_drop_repeat",
+		"rx_drop_refused",
 	};
 
 	return index < VRNIC_COUNTERS ? names[index] : "unknown";

@@ -38,12 +38,8 @@ HintEntry = Struct(
     "scope" / Byte * "ORDER: widest fence between, 0 none, 1 CTA, 2 GPU, 3 system",
     "needed" / Byte * "ORDER: scope that the NIC needs there",
     "writer_clock" / Int32ul * "ORDER: the writer's clock at the store",
-    "known_clock"
-    / Int32ul
-    * "ORDER: clock of the writer up to which its stores are known to be visible",
+    "known_clock" / Int32ul * "ORDER: clock of the writer up to which its stores are known to be visible",
     "loose_clock" / Int32ul * "ORDER: the same if every fence and atomic had been wide enough",
     "reserved" / Int32ul * "0",
-    "value"
-    / Int64ul
-    * "STALL: ready index; REUSE: first index not complete; MISSING: the flag's address",
+    "value" / Int64ul * "STALL: ready index; REUSE: first index not complete; MISSING: the flag's address",
 )

@@ -214,6 +214,17 @@ COUNTERS: tuple[tuple[str, str], ...] = (
     ("nacks_sent", "UET NACKs sent"),
     ("nacks_received", "UET NACKs received"),
     ("check_violations", "rule violations, all kinds"),
+    ("rx_drop_foreign", "frames dropped: nothing here takes them"),
+    ("rx_drop_length", "packets dropped: truncated, or a length that cannot be"),
+    ("rx_drop_checksum", "packets dropped: wrong IPv4 or UDP checksum"),
+    ("rx_drop_version", "packets dropped: transport version"),
+    ("rx_drop_qpn", "packets dropped: no such QP"),
+    ("rx_drop_opcode", "packets dropped: opcode unknown, or of another transport than the QP's"),
+    ("rx_drop_state", "packets dropped: the QP is not in a state for them"),
+    ("rx_drop_address", "packets dropped: addresses are not the connection's, or the port's"),
+    ("rx_drop_response", "responses dropped: nothing waits for them, or they mean nothing"),
+    ("rx_drop_repeat", "repeated requests dropped: their answer is not remembered"),
+    ("rx_drop_refused", "unreliable messages dropped: they cannot be carried out"),
 )
 
 GPU_REGISTERS: tuple[Register, ...] = (
