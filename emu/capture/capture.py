@@ -85,7 +85,9 @@ class Capture:
         self._closed = False
         self._timer: Timer | None = None
         self._lost = 0
-        self._writer = PcapngWriter(path, application=f"vrnic {emu.__version__}", comment=" ".join((_COMMENT, *notes)))
+        self._writer = PcapngWriter(
+            path, application=f"vrnic {emu.__version__}", comment=" ".join((_COMMENT, *notes))
+        )
         self._events = self._writer.add_interface(
             LinkType.USER0,
             EVENTS_INTERFACE,

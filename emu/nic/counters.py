@@ -22,7 +22,6 @@ class Counters:
     doorbells: int = 0
     doorbells_ignored: int = 0
     wqe_fetches: int = 0
-    pushed_wqes: int = 0
     wqes: int = 0
     cqes: int = 0
     cqe_errors: int = 0
@@ -58,13 +57,14 @@ class Counters:
     rp_cnp_ignored: int = 0
     pdcs_opened: int = 0
     unknown_pdc: int = 0
+    nacks_sent: int = 0
+    nacks_received: int = 0
+    check_violations: int = 0
+    pushed_wqes: int = 0
     tss_unsecured: int = 0
     tss_unknown_domain: int = 0
     tss_replays: int = 0
     tss_auth_failures: int = 0
-    nacks_sent: int = 0
-    nacks_received: int = 0
-    check_violations: int = 0
     link_downed: int = 0
     rx_write_requests: int = 0
     rx_read_requests: int = 0
@@ -79,14 +79,6 @@ class Counters:
     req_remote_access_errors: int = 0
     req_transport_retries_exceeded: int = 0
     req_rnr_retries_exceeded: int = 0
-
-    def note_failure(self, status: Status, *, received: bool) -> None:
-        """Count a completion in error of a receive (``received``) or send element."""
-        self.bump("resp_cqe_error" if received else "req_cqe_error")
-        name = (_RECEIVE_FAILURES if received else _SEND_FAILURES).get(status)
-        if name is not None:
-            self.bump(name)
-
     rx_drop_foreign: int = 0
     rx_drop_length: int = 0
     rx_drop_checksum: int = 0
@@ -98,6 +90,13 @@ class Counters:
     rx_drop_response: int = 0
     rx_drop_repeat: int = 0
     rx_drop_refused: int = 0
+
+    def note_failure(self, status: Status, *, received: bool) -> None:
+        """Count a completion in error of a receive (``received``) or send element."""
+        self.bump("resp_cqe_error" if received else "req_cqe_error")
+        name = (_RECEIVE_FAILURES if received else _SEND_FAILURES).get(status)
+        if name is not None:
+            self.bump(name)
 
     def bump(self, name: str, amount: int = 1) -> None:
         """Add to the counter called ``name``. :raises AttributeError: there is no such counter."""

@@ -30,9 +30,9 @@ class Receives:
     def give_up(self, element: ReceiveRequest, status: Status, cause: int = Cause.NONE) -> None:
         """``element`` was taken for a message that came to nothing.
 
-        It serves the next one, unless others share its queue. Then it completes in error (fault class E), as it
-        can neither be returned nor kept from them. Which ``status`` says so is a choice: that of the fault, and
-        LOC_QP_OP_ERR where a message broke off.
+        It serves the next one, unless others share its queue. Then it completes in error (fault class E), as
+        it can neither be returned nor kept from them. Which ``status`` says so is a choice: that of the fault,
+        and LOC_QP_OP_ERR where a message broke off.
         """
         if element.shared:
             self.fail(element, status, cause)

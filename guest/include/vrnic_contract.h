@@ -709,6 +709,44 @@ enum vrnic_counter {
 	VRNIC_COUNTER_NACKS_RECEIVED,
 	/* rule violations, all kinds */
 	VRNIC_COUNTER_CHECK_VIOLATIONS,
+	/* WQEs taken from a doorbell page instead of the ring */
+	VRNIC_COUNTER_PUSHED_WQES,
+	/* UET packets dropped: not secured where that is asked for */
+	VRNIC_COUNTER_TSS_UNSECURED,
+	/* UET packets dropped: secured with a domain that is not known */
+	VRNIC_COUNTER_TSS_UNKNOWN_DOMAIN,
+	/* UET packets dropped: seen before */
+	VRNIC_COUNTER_TSS_REPLAYS,
+	/* UET packets dropped: wrong key or changed on the way */
+	VRNIC_COUNTER_TSS_AUTH_FAILURES,
+	/* times the link went down */
+	VRNIC_COUNTER_LINK_DOWNED,
+	/* WRITE messages received */
+	VRNIC_COUNTER_RX_WRITE_REQUESTS,
+	/* READ requests received */
+	VRNIC_COUNTER_RX_READ_REQUESTS,
+	/* atomic requests received */
+	VRNIC_COUNTER_RX_ATOMIC_REQUESTS,
+	/* requests refused: key, bounds, domain or right */
+	VRNIC_COUNTER_RESP_REMOTE_ACCESS_ERRORS,
+	/* receives that ended for want of room */
+	VRNIC_COUNTER_RESP_LOCAL_LENGTH_ERROR,
+	/* receives that ended in error */
+	VRNIC_COUNTER_RESP_CQE_ERROR,
+	/* receives flushed */
+	VRNIC_COUNTER_RESP_CQE_FLUSH_ERROR,
+	/* send WQEs that ended in error */
+	VRNIC_COUNTER_REQ_CQE_ERROR,
+	/* send WQEs flushed */
+	VRNIC_COUNTER_REQ_CQE_FLUSH_ERROR,
+	/* send WQEs that the peer called invalid */
+	VRNIC_COUNTER_REQ_REMOTE_INVALID_REQUEST,
+	/* send WQEs that the peer's memory refused */
+	VRNIC_COUNTER_REQ_REMOTE_ACCESS_ERRORS,
+	/* send WQEs that nobody answered in time */
+	VRNIC_COUNTER_REQ_TRANSPORT_RETRIES_EXCEEDED,
+	/* send WQEs for which the peer never had a receive */
+	VRNIC_COUNTER_REQ_RNR_RETRIES_EXCEEDED,
 	/* frames dropped: nothing here takes them */
 	VRNIC_COUNTER_RX_DROP_FOREIGN,
 	/* packets dropped: truncated, or a length that cannot be */
@@ -2080,6 +2118,25 @@ static inline const char *vrnic_counter_name(__u32 index)
 		"nacks_sent",
 		"nacks_received",
 		"check_violations",
+		"pushed_wqes",
+		"tss_unsecured",
+		"tss_unknown_domain",
+		"tss_replays",
+		"tss_auth_failures",
+		"link_downed",
+		"rx_write_requests",
+		"rx_read_requests",
+		"rx_atomic_requests",
+		"resp_remote_access_errors",
+		"resp_local_length_error",
+		"resp_cqe_error",
+		"resp_cqe_flush_error",
+		"req_cqe_error",
+		"req_cqe_flush_error",
+		"req_remote_invalid_request",
+		"req_remote_access_errors",
+		"req_transport_retries_exceeded",
+		"req_rnr_retries_exceeded",
 		"rx_drop_foreign",
 		"rx_drop_length",
 		"rx_drop_checksum",

@@ -110,7 +110,7 @@ def test_causes_are_the_contracts() -> None:
 
 
 @pytest.mark.parametrize(
-    "transport", [transport for transport in Transport if transport >= Transport.UET_ROD]
+    "transport", [transport for transport in Transport if not transport.name.startswith("ROCE")]
 )
 def test_other_transports_are_refused_by_name(transport: Transport) -> None:
     with pytest.raises(ValueError, match=transport.name):

@@ -14,6 +14,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
+from emu.nic.drops import DropReason
 from emu.nic.engine import Drop
 from emu.roce import RocePacket, parse
 from emu.wire import roce
@@ -171,7 +172,7 @@ def test_bth_fields_that_no_queue_pair_may_see(fields: dict[str, Any], words: st
 def test_a_packet_too_short_for_its_opcode_is_refused(opcode: int) -> None:
     drop = _refuse(bytes(_build(opcode=opcode)))
     assert "is too short for" in drop.reason
-    assert drop.counter == "rx_dropped"
+    assert drop.counter == DropReason.LENGTH
 
 
 def test_pad_longer_than_the_payload_is_refused() -> None:

@@ -73,10 +73,10 @@ class RunPair(Pair):
 def play(pair: Pair, opcode: Opcode, lengths: list[int]) -> None:
     """Post one message of each length from ``a``, one behind the other in memory, and run to the end."""
     for region in (pair.a.host, pair.b.host):
-        region.regions[LKEY].data = bytearray(1 << 17)
-        region.regions[RKEY].data = bytearray(1 << 17)
+        region.regions[LKEY].data = bytearray(1 << 18)
+        region.regions[RKEY].data = bytearray(1 << 18)
     source = pair.remote(pair.b) if opcode is Opcode.READ else pair.local(pair.a)
-    source[:] = pattern(1 << 17)
+    source[:] = pattern(1 << 18)
     at = BASE
     for index, length in enumerate(lengths):
         if opcode is Opcode.SEND:

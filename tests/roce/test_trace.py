@@ -182,5 +182,5 @@ def test_no_receive_element_at_100() -> None:
     assert pair.a.trace() == REQUESTS + REQUESTS
     assert pair.b.trace()[1:] == ANSWERS
     assert pair.a.host.counts == {"rnr_nak_retry_err": 1}
-    assert pair.b.host.counts == {"send_rnr_err": 1}
+    assert pair.b.host.counts["send_rnr_err"] == 1
     _check_outcome(pair)

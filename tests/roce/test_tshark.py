@@ -17,14 +17,15 @@ from tests.capture.tshark_program import require_tshark, run_tshark
 from tests.roce.bench import BASE, LKEY, Pair, losing, pattern
 from tests.roce.test_dcqcn import marking
 
-_NOT_SENT = {RcOpcode.FLUSH, RcOpcode.ATOMIC_WRITE}
+_OPTIONAL = {RcOpcode.FLUSH, RcOpcode.ATOMIC_WRITE}
+_NOT_SENT = _OPTIONAL | {TransportClass.XRC | opcode for opcode in _OPTIONAL}
 """Optional operations that no queue pair here sends."""
 _TAG = bytes.fromhex("8100a005")
 """IEEE 802.1Q, priority 5, VLAN 5."""
 
 
-def _reliable(ipv6: bool) -> Iterator[bytes]:
-    pair = Pair(losing(("a", 3)), ipv6=ipv6, psn=0xFFFFFA, traffic_class=2)
+def _reliable(ipv6: bool, transport: Transport = Transport.ROCE_RC) -> Iterator[bytes]:
+    pair = Pair(losing(("a", 3)), ipv6=ipv6, psn=0xFFFFFA, traffic_class=2, transport=transport)
     pair.local(pair.a)[:] = pattern(1 << 16)
     for index in range(12):
         pair.b.post_receive(index, 8192)
@@ -80,7 +81,14 @@ def _datagrams(ipv6: bool) -> Iterator[bytes]:
 @pytest.fixture(scope="module")
 def frames() -> list[bytes]:
     """A mixed capture's frames, and each once more with a VLAN tag."""
-    made = [*_reliable(False), *_reliable(True), *_unreliable(), *_datagrams(False), *_datagrams(True)]
+    made = [
+        *_reliable(False),
+        *_reliable(True),
+        *_reliable(False, Transport.ROCE_XRC),
+        *_unreliable(),
+        *_datagrams(False),
+        *_datagrams(True),
+    ]
     opcodes = {_opcode(frame) for frame in made}
     assert opcodes == {int(opcode) for opcode in BY_OPCODE} - {int(opcode) for opcode in _NOT_SENT}
     assert CNP in opcodes and TransportClass.UC | RcOpcode.SEND_MIDDLE in opcodes

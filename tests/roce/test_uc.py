@@ -112,7 +112,7 @@ def test_a_message_without_receive_element_is_dropped_and_counted() -> None:
     pair = uc_pair()
     pair.a.post(Opcode.SEND, 2000)
     pair.run()
-    assert [counter for counter, _ in pair.b.host.drops] == ["out_of_buffer", "rx_dropped"]
+    assert [counter for counter, _ in pair.b.host.drops] == ["out_of_buffer", "rx_drop_refused"]
     pair.b.post_receive(0, 4096)
     pair.a.post(Opcode.SEND, 10)
     pair.run()
