@@ -13,6 +13,7 @@ import typer
 from emu.cli.checks import CheckOption, chosen_actions
 from emu.cli.output import console, fail, guarded, print_json
 from emu.control.locate import CONTROL_SOCKET, lab_directory
+from emu.control.remains import sweep
 from emu.lab.file import load_lab
 from emu.lab.topology import Lab, default_lab
 
@@ -86,6 +87,7 @@ def serve(
         raise fail(
             f"cannot make the folder {folder}: {error.strerror}", "choose another with --directory"
         ) from None
+    sweep()
     path = None if no_capture else capture or folder / "capture.pcapng"
     try:
         server = LabServer(lab, folder, capture=path)
