@@ -33,7 +33,7 @@ from emu.nic.ring import RingMemory
 from emu.nic.submission import Submission
 from emu.nic.table import ObjectTable
 from emu.nic.work import Access, Transport
-from emu.pcie.bus import Bus, Interrupts
+from emu.pcie.bus import Bus, Interrupts, MasteredBus
 
 __all__ = ["Nic"]
 
@@ -95,6 +95,7 @@ class Nic:
             gids=self.gids,
         )
         self.name = name
+        self._bus = bus if isinstance(bus, MasteredBus) else None
         self.limits = limits
         self.counters = self.platform.counters
         self.checks = self.platform.checks
@@ -434,6 +435,10 @@ class Nic:
             else:
                 self._drop(Drop("for another station", DropReason.FOREIGN))
             return
+        if self._bus is not None and not self._bus.mastering:
+            # In the middle of a reset, or without a driver: a NIC that cannot reach memory answers nobody.
+            self._drop(Drop("bus mastering is off"))
+            return
         if self.checks.stopped is not None:
             self._drop(Drop(f"stopped by {self.checks.stopped.rule.code}"))
             return
@@ -461,8 +466,10 @@ class Nic:
         platform = self.platform
         qp = self.qps.items.get(run.dest_qpn)
         take = None if qp is None else qp.receive_run
-        watched = platform.events.mask & _FRAME_IN
-        if qp is None or take is None or watched or run.dest_mac not in self.addresses:
+        single = platform.events.mask & _FRAME_IN or self.checks.stopped is not None
+        if self._bus is not None and not self._bus.mastering:
+            single = True
+        if qp is None or take is None or single or run.dest_mac not in self.addresses:
             for frame in run.frames():
                 self._receive(frame)
             return

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Bus", "BusError", "Interrupts", "PiecewiseBus"]
+__all__ = ["Bus", "BusError", "Interrupts", "MasteredBus", "PiecewiseBus"]
 
 
 class BusError(Exception):
@@ -52,6 +52,14 @@ class PiecewiseBus(Bus, Protocol):
     def scatter(self, pieces: Sequence[tuple[int, int]], data: memoryview) -> None:
         """Write ``data`` to the pieces in order. :raises BusError: one is unreachable; those before it are
         written."""
+
+
+@runtime_checkable
+class MasteredBus(Bus, Protocol):
+    """A bus that a function may be forbidden to use."""
+
+    mastering: bool
+    """False: every access fails, as the command register or the power state says."""
 
 
 class Interrupts(Protocol):

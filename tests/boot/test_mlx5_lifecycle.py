@@ -197,3 +197,14 @@ def test_the_cable_pulled_under_traffic(pair: LabRunner) -> None:
 def test_no_kernel_complains(pair: LabRunner) -> None:
     for guest in pair.guests:
         assert complaints(guest) == [], guest.name
+
+
+def test_a_function_level_reset_under_traffic(pair: LabRunner) -> None:
+    """The driver is not asked: its health poll finds the interface disabled, complains, and starts anew."""
+    stream = Stream(pair)
+    pair[VICTIM].run(f"echo flr > {NIC}/reset_method; echo 1 > {NIC}/reset", 60).check()
+    told(stream)
+    recovered = "dmesg | grep -q 'health recovery succeeded'"
+    wait = f"for n in $(seq 600); do {recovered} && exit; sleep 0.1; done; dmesg | tail -30; exit 1"
+    assert pair[VICTIM].run(wait, 120).status == 0, pair[VICTIM].run("dmesg | tail -40", 20).out
+    works(pair)

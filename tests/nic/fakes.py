@@ -33,6 +33,7 @@ class MemoryBus:
     def __init__(self) -> None:
         self.pieces: dict[int, bytearray | mmap] = {}
         self.log: list[tuple[str, int, int]] = []
+        self.mastering = True
 
     def map(self, address: int, size: int) -> bytearray:
         """Put zeroed memory at ``address``."""

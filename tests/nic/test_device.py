@@ -45,6 +45,19 @@ def test_a_reset_calls_off_a_failure_that_was_about_to_come(rig: Rig) -> None:
 
 
 class TestRouting:
+    def test_without_bus_mastering_nobody_is_answered(self, rig: Rig) -> None:
+        cq, _ = rig.create_cq()
+        qp, engine, _, _ = rig.create_qp(cq)
+        rig.bus.mastering = False
+        rig.port.deliver(frame(qp.number.to_bytes(3, "big")))
+        rig.settle()
+        assert engine.packets == []
+        assert rig.nic.counters.rx_dropped == 1
+        rig.bus.mastering = True
+        rig.port.deliver(frame(qp.number.to_bytes(3, "big")))
+        rig.settle()
+        assert len(engine.packets) == 1
+
     def test_a_packet_reaches_the_engine_of_its_queue_pair(self, rig: Rig) -> None:
         cq, _ = rig.create_cq()
         first, engine, _, _ = rig.create_qp(cq)

@@ -34,6 +34,10 @@ TIMER_HIGH, TIMER_LOW = 0x1000, 0x1004
 HEALTH_COUNTER = 0x1010
 FIRST_DOORBELL = FIRST_UAR * UAR_SIZE
 
+_INTERFACE_SHIFT = 8
+_FULL, _DISABLED = 0, 1
+"""State of the NIC's interface, bits 10:8 behind the command queue's address (``nic_interface``)."""
+
 _UAR_SHIFT = UAR_SIZE.bit_length() - 1
 _UAR_MASK = UAR_SIZE - 1
 _CQ_ARM, _EQ_ARM, _EQ_UPDATE = 0x20, 0x40, 0x48
@@ -45,7 +49,7 @@ _NAMES = (
     (FW_REVISION, "fw_rev", "firmware version: minor << 16 | major"),
     (INTERFACE, "cmdif_rev_fw_sub", "command interface revision << 16 | firmware sub-minor"),
     (QUEUE_HIGH, "cmdq_addr_h", "command queue address, high half"),
-    (QUEUE_LOW, "cmdq_addr_l_sz", "log2 of its entries << 4 | log2 of their size"),
+    (QUEUE_LOW, "cmdq_addr_l_sz", "interface state << 8 | log2 of its entries << 4 | log2 of their size"),
     (INITIALIZING, "initializing", "0: the device is ready"),
     (HEALTH_COUNTER, "health_counter", "advances with every read"),
 )
@@ -68,10 +72,19 @@ class Registers:
         self._doorbells = SendDoorbells(device)
         self._health = 0
         self._queue_high = 0
+        self._interface = _FULL
+        self._configured = False
 
     def clear(self) -> None:
-        """Power-on state."""
+        """Power-on state.
+
+        A driver that had set up its command queue finds the interface disabled until it sets one up again:
+        that is how it learns of a reset that it did not ask for, and recovers from it.
+        """
         self._queue_high = 0
+        if self._configured:
+            self._interface = _DISABLED
+        self._configured = False
         self._doorbells.clear()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -118,7 +131,7 @@ class Registers:
         if offset == QUEUE_HIGH:
             return self._queue_high
         if offset == QUEUE_LOW:
-            return LOG_ENTRIES << 4 | LOG_STRIDE
+            return self._interface << _INTERFACE_SHIFT | LOG_ENTRIES << 4 | LOG_STRIDE
         if offset == HEALTH_COUNTER:
             # A counter that stands still tells the driver that the device is dead.
             self._health = (self._health + 1) & 0xFFFFFF
@@ -136,6 +149,7 @@ class Registers:
             self._queue_high = value
         elif offset == QUEUE_LOW:
             self._commands.base = self._queue_high << 32 | value & ~0xFFF
+            self._interface, self._configured = _FULL, True
         elif offset == QUEUE_DOORBELL:
             self._commands.ring(value)
         else:
