@@ -180,7 +180,8 @@ def test_tshark_tells_of_every_kind_of_send(tmp_path: Path) -> None:
     for mode in SendMode:
         for tag in (None, 0x1234):
             for early in (False, True):
-                tags = Tags()
+                # A sender that nobody waits for asks again after 10 ms.
+                tags = Tags(min_rnr_timer=20)
                 sent = recorded(tags.net)
                 if early:
                     tags.receive(tag)
