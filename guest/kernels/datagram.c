@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Datagrams: each side sends to the other by its address handle, then one to a multicast group that
- * both listen to. Receive buffers begin with 40 bytes for the network header.
+ * Datagrams: each side sends to the other by its address handle, the last one with RoCE to a multicast
+ * group that both listen to. Receive buffers begin with 40 bytes for the network header.
  */
+#include <stdbool.h>
 #include <string.h>
 
 #include "kernel.h"
@@ -59,6 +60,7 @@ void run_datagram(struct session *session)
 {
 	const struct options *options = session->options;
 	struct vrnic_create_ah group = { .pd = session->pd, .gid_index = options->gid_index };
+	bool grouped = options->transport == VRNIC_TRANSPORT_ROCE_UD;
 	uint32_t last = options->messages - 1, index = 0;
 	uint64_t deadline;
 
@@ -66,8 +68,8 @@ void run_datagram(struct session *session)
 		session_die(session, "--messages is %u, not in 2..%u", options->messages, 1u << session->qp.rq_log_size);
 	memcpy(group.dest_gid, group_gid, sizeof(group.dest_gid));
 	memcpy(group.dest_mac, group_mac, sizeof(group.dest_mac));
-	if (vrnic_create_ah(&session->nic, &group) ||
-	    vrnic_attach_multicast(&session->nic, session->qp.qpn, group_gid))
+	if (grouped && (vrnic_create_ah(&session->nic, &group) ||
+			vrnic_attach_multicast(&session->nic, session->qp.qpn, group_gid)))
 		session_die(session, "%s", vrnic_error(&session->nic));
 	for (uint32_t i = 0; i < options->messages; i++) {
 		session_fill(session, i * options->size, options->size, i);
@@ -78,8 +80,9 @@ void run_datagram(struct session *session)
 	session_path_begin(session);
 	deadline = session_deadline(session);
 	for (uint32_t i = 0; i < options->messages; i++) {
-		struct vrnic_wqe wqe = i == last ? datagram(session, i, group.ahn, EVERY_MEMBER) :
-						   datagram(session, i, session->ahn, session->peer.qpn);
+		struct vrnic_wqe wqe = grouped && i == last ?
+					       datagram(session, i, group.ahn, EVERY_MEMBER) :
+					       datagram(session, i, session->ahn, session->peer.qpn);
 
 		index = session_post(session, &wqe, deadline);
 		session_ring(session);
@@ -88,8 +91,8 @@ void run_datagram(struct session *session)
 	for (uint32_t i = 0; i < options->messages; i++)
 		receive(session, i, deadline);
 	session_path_end(session);
-	if (vrnic_detach_multicast(&session->nic, session->qp.qpn, group_gid) ||
-	    vrnic_destroy_ah(&session->nic, group.ahn))
+	if (grouped && (vrnic_detach_multicast(&session->nic, session->qp.qpn, group_gid) ||
+			vrnic_destroy_ah(&session->nic, group.ahn)))
 		session_die(session, "%s", vrnic_error(&session->nic));
 	session->report.messages = options->messages;
 	session->report.bytes = options->messages * options->size;

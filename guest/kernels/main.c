@@ -19,7 +19,7 @@ const struct kernel kernels[] = {
 	{ "bulk", "large writes in both directions", 1, 1 << 20, true, false, run_bulk },
 	{ "read", "each reads the other's memory", 8, 4096, true, false, run_read },
 	{ "send", "each sends into the other's receive elements", 8, 1500, true, false, run_send },
-	{ "datagram", "to the peer and to a group, --transport roce-ud", 8, 1000, true, true, run_datagram },
+	{ "datagram", "to the peer, and with --transport roce-ud to a group", 8, 1000, true, true, run_datagram },
 	{ NULL, NULL, 0, 0, false, false, NULL },
 };
 
@@ -67,9 +67,9 @@ int main(int argc, char **argv)
 		options.messages = kernel->messages;
 	if (!options.size)
 		options.size = kernel->size;
-	if (kernel->datagrams != (options.transport == VRNIC_TRANSPORT_ROCE_UD)) {
+	if (kernel->datagrams != options_datagrams(&options)) {
 		fprintf(stderr, "vrnic-kernels: %s needs %s\n", kernel->name,
-			kernel->datagrams ? "--transport roce-ud" : "a transport other than roce-ud");
+			kernel->datagrams ? "--transport roce-ud or uet-uud" : "a transport with connections");
 		return 2;
 	}
 	area = options.size + (kernel->datagrams ? DATAGRAM_HEADER : 0);

@@ -63,7 +63,8 @@ static void usage(FILE *to)
 		"      --gid N         index of the GID to use (default 1, IPv4)\n"
 		"      --mtu BYTES     path MTU: 256, 512, 1024 (default), 2048 or 4096\n"
 		"      --dbr POLICY    doorbell record: none, recovery (default), authoritative or strict\n"
-		"      --transport T   of the queue pair: roce-rc (default), roce-ud, uet-rod, uet-rud or uet-rudi\n"
+		"      --transport T   of the queue pair: roce-rc (default), roce-ud, uet-rod, uet-rud, uet-rudi,\n"
+		"                      or uet-uud\n"
 		"      --seed N        of the payload's pattern (default 1)\n"
 		"      --nic, --gpu    device files (default /dev/vrnic0, /dev/vgpu0)\n");
 }
@@ -124,10 +125,12 @@ static void set(struct options *options, int option, const char *value)
 		[VRNIC_DBR_STRICT] = "strict",
 		NULL,
 	};
-	static const char *const transports[] = { "roce-rc", "roce-ud", "uet-rod", "uet-rud", "uet-rudi", NULL };
+	static const char *const transports[] = {
+		"roce-rc", "roce-ud", "uet-rod", "uet-rud", "uet-rudi", "uet-uud", NULL
+	};
 	static const uint8_t codes[] = {
 		VRNIC_TRANSPORT_ROCE_RC, VRNIC_TRANSPORT_ROCE_UD, VRNIC_TRANSPORT_UET_ROD,
-		VRNIC_TRANSPORT_UET_RUD, VRNIC_TRANSPORT_UET_RUDI,
+		VRNIC_TRANSPORT_UET_RUD, VRNIC_TRANSPORT_UET_RUDI, VRNIC_TRANSPORT_UET_UUD,
 	};
 
 	switch (option) {
@@ -211,4 +214,9 @@ void options_parse(int argc, char **argv, struct options *options)
 	options->kernel = argv[optind];
 	if (!options->role)
 		refuse("--role a or --role b?");
+}
+
+bool options_datagrams(const struct options *options)
+{
+	return options->transport == VRNIC_TRANSPORT_ROCE_UD || options->transport == VRNIC_TRANSPORT_UET_UUD;
 }

@@ -33,4 +33,7 @@ struct options {
 /* Parse; on a mistake say what is wrong on standard error and leave with status 2. */
 void options_parse(int argc, char **argv, struct options *options);
 
+/* Whether the transport is one of datagrams, without connections. */
+bool options_datagrams(const struct options *options);
+
 #endif /* KERNELS_OPTIONS_H */

@@ -251,7 +251,7 @@ static void connect_peer(struct session *session)
 		session_die(session, "%s", rendezvous_error);
 	if (session->peer.length < session_cells(session) + CELLS * 8)
 		session_die(session, "the peer's memory is smaller than ours: do both run with the same options?");
-	if (options->transport == VRNIC_TRANSPORT_ROCE_UD ?
+	if (options_datagrams(options) ?
 		    meet_peer(session) :
 		    vrnic_connect(&session->nic, &path, &session->self, &session->peer))
 		session_die(session, "%s", vrnic_error(&session->nic));

@@ -56,6 +56,8 @@ def test_the_demo_runs_and_what_was_lost_is_sent_again(
         # RUDI has what may happen twice: no sends, no atomics.
         ("put --size 3000", "uet-rudi"),
         ("read --mtu 4096 --size 65536", "uet-rudi"),
+        ("datagram", "uet-uud"),
+        ("datagram --ring host --data host --gid 0 --size 4096 --messages 64 --cq ring", "uet-uud"),
     ],
 )
 def test_kernels_verify_every_byte(pair: LabRunner, form: str, transport: str) -> None:
