@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from emu.chaos.profile import Failure
-from emu.nic.checks import Rule
+from emu.checks.rule import Rule
 from emu.nic.formats import WqeFault, WqeFormat
 from emu.nic.qp import QueuePair
 from emu.nic.work import SendRequest

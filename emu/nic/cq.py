@@ -7,9 +7,9 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from emu.checks.rule import Rule
 from emu.clock import Timer
 from emu.events import Kind
-from emu.nic.checks import Rule
 from emu.nic.context import Context
 from emu.nic.engine import AsyncEvent
 from emu.nic.eq import EventQueue

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from emu.checks.rule import Rule
 from emu.events import Kind
-from emu.nic.checks import Rule
 from emu.nic.engine import AsyncEvent
 from emu.nic.platform import Platform
 from emu.nic.ring import Ring, RingMemory

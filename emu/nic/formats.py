@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from emu.nic.checks import Rule
+from emu.checks.rule import Rule
 from emu.nic.engine import AsyncEvent
 from emu.nic.work import Cause, Completion, CompletionOpcode, ReceiveRequest, SendRequest, Status
 

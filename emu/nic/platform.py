@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from emu.checks.checks import Checks
 from emu.clock import Scheduler
 from emu.events import EventBus
 from emu.fabric.port import Port
-from emu.nic.checks import Checks
 from emu.nic.counters import Counters
 from emu.nic.dma import Dma
 from emu.nic.formats import Formats

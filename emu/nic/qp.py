@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+from emu.checks.rule import Rule
 from emu.clock import MS, Timer
 from emu.events import Kind
 from emu.fabric.run import FrameRun
-from emu.nic.checks import Rule
 from emu.nic.context import ProtectionDomain
 from emu.nic.cq import CompletionQueue
 from emu.nic.engine import AsyncEvent, Engine, EngineFactory

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.nic.checks import Rule
+from emu.checks.rule import Rule
 from emu.nic.engine import ProtectionError
 from emu.nic.formats import WqeFault
 from emu.nic.platform import Platform

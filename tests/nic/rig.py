@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emu.checks.rule import Rule
 from emu.clock import VirtualScheduler
 from emu.events import EventBus
-from emu.nic.checks import Rule
 from emu.nic.context import Context, ProtectionDomain
 from emu.nic.cq import CompletionQueue, CqMode, CqOverrun
 from emu.nic.device import Nic

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.checks.rule import Rule
 from emu.events import Kind
 from emu.nic.atomics import AtomicOperation
-from emu.nic.checks import Rule
 from emu.nic.engine import EngineHost, ProtectionError
 from emu.nic.pages import PageList
 from emu.nic.work import Access, Cause, Sge

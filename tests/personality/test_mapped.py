@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from emu.checks.rule import Rule
 from emu.clock import MS
-from emu.nic.checks import Rule
 from emu.personality.vrnic.blocks import BLOCKS
 from emu.personality.vrnic.contract.codes import AdminOpcode
 from emu.personality.vrnic.contract.descriptors import DoorbellOffset, DoorbellType

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from emu.nic.checks import Rule
+from emu.checks.rule import Rule
 from emu.nic.qp import QueuePair
 from emu.nic.serial import MASK
 from emu.personality.mlx5.formats.wqe import SLOT, UNIT

@@ -15,8 +15,8 @@ doorbells as the kernel and rdma-core ring them.
 
 from __future__ import annotations
 
+from emu.checks.rule import Rule
 from emu.clock import Scheduler
-from emu.nic.checks import Rule
 from emu.nic.cq import Arm
 from emu.personality.mlx5.commandqueue import LOG_ENTRIES, LOG_STRIDE, CommandQueue
 from emu.personality.mlx5.device import Mlx5Device

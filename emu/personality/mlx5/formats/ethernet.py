@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 
-from emu.nic.checks import Rule
+from emu.checks.rule import Rule
 from emu.nic.ethernet import FrameRequest
 from emu.nic.formats import WqeFault
 from emu.nic.serial import MASK

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import struct
 
-from emu.nic.checks import Rule
+from emu.checks.rule import Rule
 from emu.nic.engine import ProtectionError
 from emu.nic.formats import WqeFault
 from emu.nic.qp import QueuePair

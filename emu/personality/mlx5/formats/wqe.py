@@ -21,7 +21,7 @@ import struct
 from collections.abc import Mapping
 from functools import partial
 
-from emu.nic.checks import Rule
+from emu.checks.rule import Rule
 from emu.nic.formats import WqeFault
 from emu.nic.limits import NicLimits
 from emu.nic.qp import QueuePair
