@@ -79,7 +79,7 @@ class Mlx5Harness(Harness):
     """Ranks with mlx5-compatible NICs that take turns."""
 
     # Nothing hints at lanes that still run: to the NIC, a WQE without a doorbell for seconds is forgotten.
-    idle_limit = 300
+    idle_limit = 100
 
     def _make(self, number: int, port: Port, seed: int, chaos: Profile | None) -> tuple[Any, Any]:
         assert chaos is None

@@ -121,7 +121,7 @@ CASES = [
     case("neighbour-qpn", "coalesced", "C02"),
     case("ring-before-ready", "shared --messages 128", "C01", "C02"),
     case("ring-before-ready", "shared --messages 128 --engine weak --timeout 1", "C01", "C02", "C05"),
-    case("drop-publish-fence", "shared --engine weak --timeout 1", "C01", "C02", "C05", seeds=6),
+    case("drop-publish-fence", "shared --engine weak --timeout 1", "C01", "C02", "C05", seeds=3),
     case("drop-ring-fence", "shared --ring host --data host --engine weak", "C01", "C02", "C05", seeds=4),
     case("change-wqe", "coalesced", "C04"),
     case("reuse-payload", "coalesced", "C05"),
