@@ -184,11 +184,21 @@ class LabRunner:
             running.start()
             running["node0"].run("dmesg")
 
-    ``capture`` is the file that records it (None: no capture). Guests boot in parallel.
+    ``capture`` is the file that records it (None: no capture). Every guest mounts ``shares``. Guests boot in
+    parallel.
     """
 
-    def __init__(self, lab: Lab, installation: Installation, directory: Path, capture: Path | None) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        installation: Installation,
+        directory: Path,
+        capture: Path | None,
+        *,
+        shares: Sequence[Share] = (),
+    ) -> None:
         self.lab = lab
+        self._shares = tuple(shares)
         self.server = ServerProcess(lab, directory, capture)
         self._installation = installation
         self._guests: dict[str, Guest] = {}
@@ -215,7 +225,9 @@ class LabRunner:
         :raises LabFailure: QEMU or the image is missing.
         """
         for node in self.lab.nodes:
-            command = qemu_command(self.lab, node.name, self._installation, self.server.directory)
+            command = qemu_command(
+                self.lab, node.name, self._installation, self.server.directory, shares=self._shares
+            )
             guest = Guest(command, evidence=(self.server.log,))
             self._guests[node.name] = guest
             guest.start()
