@@ -3,7 +3,6 @@
 #ifndef KERNELS_MUTATION_H
 #define KERNELS_MUTATION_H
 
-#include "scope.h"
 
 namespace kernels {
 
@@ -59,9 +58,9 @@ struct MutationName {
 };
 
 // Where a kernel's code differs, it asks for the one that is on.
-extern SIMT_GLOBAL Mutation mutation;
+extern Mutation mutation;
 
-SIMT_DEVICE inline bool mutated(Mutation which)
+inline bool mutated(Mutation which)
 {
 	return mutation == which;
 }
