@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from emu.bench.roce import KEY, BenchHost
+from emu.bench.host import KEY, BenchHost
 from emu.clock import MS, NS_PER_S, US, Timer, VirtualScheduler
 from emu.events import Event, EventBus, Kind
 from emu.fabric.egress import Egress, Queueing

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What UET costs: WRITEs between two fabric endpoints in one process, without QEMU, core and link.
 
-As :mod:`emu.bench.roce`, whose raw loop is the reference here too. Every queue pair has a peer address of its
+Measured as :mod:`emu.bench.cost` says. Every queue pair has a peer address of its
 own, and so a packet delivery context (PDC) of its own.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from emu.bench.roce import KEY, WINDOW, BenchHost, raw_cost
+from emu.bench.cost import BURST, MTU, Report, measure
+from emu.bench.host import FIRST_QPN, KEY, WINDOW, BenchHost
 from emu.clock import VirtualScheduler
 from emu.nic.engine import Engine
 from emu.nic.work import Access, Opcode, QpAttributes, QpState, SendRequest, Sge, Transport
 from emu.uet import Fep
 
-__all__ = ["MESSAGE_TARGET", "PDC_COUNTS", "SCALE_TARGET", "UetCost", "UetReport", "run_uet_bench"]
+__all__ = ["MESSAGE_TARGET", "PDC_COUNTS", "SCALE_TARGET", "run_uet_bench"]
 
 MESSAGE_TARGET = 40_000
 """64-byte WRITEs a second on one PDC that the benchmark wants to see."""
@@ -27,81 +27,8 @@ SCALE_TARGET = 0.15
 
 SIZES = (64, 1024, 65536)
 PDC_COUNTS = (1, 64, 4096)
-MTU = 4096
-BURST = 16
-"""Elements a doorbell covers, of messages of one packet."""
-FIRST_QPN = 0x100
 ROUND_TRIP_NS = 20_000
 """What the endpoints' clock sees: timers come due as they would."""
-
-
-@dataclass(frozen=True, slots=True)
-class UetCost:
-    """One measurement: seconds of processor time a message with the endpoints, and with the raw loop."""
-
-    size: int
-    pdcs: int
-    engine: float
-    raw: float
-
-    @property
-    def messages(self) -> float:
-        """Messages a second."""
-        return 1 / self.engine
-
-    @property
-    def gigabytes(self) -> float:
-        """Payload in GB/s."""
-        return self.size / self.engine / 1e9
-
-    @property
-    def ratio(self) -> float:
-        """Cost as a multiple of the raw loop's."""
-        return self.engine / self.raw
-
-
-@dataclass(frozen=True, slots=True)
-class UetReport:
-    """All measurements of one run."""
-
-    costs: tuple[UetCost, ...]
-    rounds: int
-
-    def of(self, size: int, pdcs: int) -> UetCost:
-        """One of them. :raises KeyError: it was not measured."""
-        for cost in self.costs:
-            if (cost.size, cost.pdcs) == (size, pdcs):
-                return cost
-        raise KeyError(f"{size} bytes on {pdcs} PDCs were not measured")
-
-    @property
-    def slowdown(self) -> float:
-        """Share by which 64-byte WRITEs on 4,096 PDCs are slower than on one."""
-        return self.of(64, PDC_COUNTS[-1]).engine / self.of(64, 1).engine - 1
-
-    @property
-    def met(self) -> bool:
-        """Whether every target is met."""
-        return self.of(64, 1).messages >= MESSAGE_TARGET and self.slowdown <= SCALE_TARGET
-
-    def to_json(self) -> dict[str, object]:
-        """The same as plain values."""
-        return {
-            "costs": [
-                {
-                    "size": cost.size,
-                    "pdcs": cost.pdcs,
-                    "messages_per_second": cost.messages,
-                    "gigabytes_per_second": cost.gigabytes,
-                    "ratio": cost.ratio,
-                }
-                for cost in self.costs
-            ],
-            "slowdown": self.slowdown,
-            "rounds": self.rounds,
-            "targets": {"messages": MESSAGE_TARGET, "slowdown": SCALE_TARGET},
-            "met": self.met,
-        }
 
 
 class _Nic:
@@ -206,24 +133,17 @@ def run_uet_bench(
     volume: int = 8 << 20,
     messages: int = 4096,
     progress: Callable[[str], None] = lambda _: None,
-) -> UetReport:
-    """Measure every size with every number of PDCs. Takes about a minute.
-
-    A round is ``messages`` messages, or fewer when they would be more than ``volume`` bytes, or more when
-    that is not a burst for each PDC; ``progress`` is told what happens.
+) -> Report:
+    """Measure every size with every number of PDCs, as :func:`emu.bench.cost.measure`. Takes about a
+    minute.
     """
-    best: dict[tuple[int, int], float] = {}
-    raw: dict[int, float] = {}
-    counts = {size: max(1, min(messages, volume // size)) for size in sizes}
-    benches = [(pdcs, _Bench(pdcs)) for pdcs in pdc_counts]
-    for number in range(rounds):
-        progress(f"round {number + 1} of {rounds}")
-        for size in sizes:
-            raw[size] = min(raw.get(size, 1.0), raw_cost(size, counts[size]))
-            # The benches take turns, so that a slow moment of the machine does not fall on one of them.
-            for pdcs, bench in benches:
-                each = pdcs * BURST if size <= MTU else 0
-                cost = bench.run(size, max(counts[size], each))
-                best[size, pdcs] = min(best.get((size, pdcs), 1.0), cost)
-    costs = tuple(UetCost(size, pdcs, best[size, pdcs], raw[size]) for pdcs in pdc_counts for size in sizes)
-    return UetReport(costs, rounds)
+    return measure(
+        "PDCs",
+        {"messages": MESSAGE_TARGET, "slowdown": SCALE_TARGET},
+        {pdcs: _Bench(pdcs) for pdcs in pdc_counts},
+        sizes,
+        rounds=rounds,
+        volume=volume,
+        messages=messages,
+        progress=progress,
+    )

@@ -61,7 +61,7 @@ def roce(as_json: JsonFlag = False) -> None:
     rows = [
         (
             f"{cost.size}",
-            f"{cost.qps}",
+            f"{cost.peers}",
             f"{cost.messages:,.0f}",
             f"{cost.gigabytes:.3f}",
             f"{cost.ratio:.1f}",
@@ -98,7 +98,7 @@ def uet(as_json: JsonFlag = False) -> None:
     rows = [
         (
             f"{cost.size}",
-            f"{cost.pdcs}",
+            f"{cost.peers}",
             f"{cost.messages:,.0f}",
             f"{cost.gigabytes:.3f}",
             f"{cost.ratio:.1f}",

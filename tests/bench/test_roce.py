@@ -9,18 +9,20 @@ import pytest
 from typer.testing import CliRunner
 
 import emu.bench.roce as bench
-from emu.bench.roce import RoceCost, RoceReport, run_roce_bench
+from emu.bench.cost import Cost, Report
+from emu.bench.roce import BULK_TARGET, MESSAGE_TARGET, SCALE_TARGET, run_roce_bench
 from emu.cli.main import app
 from emu.nic.engine import ProtectionError
 
 
-def report(messages: float = 70_000, gigabytes: float = 0.6, slowdown: float = 0.1) -> RoceReport:
+def report(messages: float = 70_000, gigabytes: float = 0.6, slowdown: float = 0.1) -> Report:
     costs = (
-        RoceCost(64, 1, 1 / messages, 1e-7),
-        RoceCost(64, 4096, (1 + slowdown) / messages, 1e-7),
-        RoceCost(1 << 20, 1, (1 << 20) / gigabytes / 1e9, 1e-4),
+        Cost(64, 1, 1 / messages, 1e-7),
+        Cost(64, 4096, (1 + slowdown) / messages, 1e-7),
+        Cost(1 << 20, 1, (1 << 20) / gigabytes / 1e9, 1e-4),
     )
-    return RoceReport(costs, 5)
+    targets = {"messages": MESSAGE_TARGET, "gigabytes": BULK_TARGET, "slowdown": SCALE_TARGET}
+    return Report("QPs", targets, costs, 5)
 
 
 def test_every_size_is_measured_with_every_number_of_queue_pairs() -> None:
@@ -28,7 +30,7 @@ def test_every_size_is_measured_with_every_number_of_queue_pairs() -> None:
     found = run_roce_bench(
         sizes=(8, 5000), qp_counts=(1, 3), rounds=1, volume=1 << 16, messages=32, progress=told.append
     )
-    assert [(cost.size, cost.qps) for cost in found.costs] == [(8, 1), (5000, 1), (8, 3), (5000, 3)]
+    assert [(cost.size, cost.peers) for cost in found.costs] == [(8, 1), (5000, 1), (8, 3), (5000, 3)]
     for cost in found.costs:
         assert cost.engine > 0 and cost.raw > 0
         assert cost.messages == pytest.approx(1 / cost.engine)

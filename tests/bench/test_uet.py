@@ -9,13 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 import emu.bench.uet as bench
-from emu.bench.uet import UetCost, UetReport, run_uet_bench
+from emu.bench.cost import Cost, Report
+from emu.bench.uet import MESSAGE_TARGET, SCALE_TARGET, run_uet_bench
 from emu.cli.main import app
 
 
-def report(messages: float = 50_000, slowdown: float = 0.1) -> UetReport:
-    costs = (UetCost(64, 1, 1 / messages, 1e-7), UetCost(64, 4096, (1 + slowdown) / messages, 1e-7))
-    return UetReport(costs, 5)
+def report(messages: float = 50_000, slowdown: float = 0.1) -> Report:
+    costs = (Cost(64, 1, 1 / messages, 1e-7), Cost(64, 4096, (1 + slowdown) / messages, 1e-7))
+    return Report("PDCs", {"messages": MESSAGE_TARGET, "slowdown": SCALE_TARGET}, costs, 5)
 
 
 def test_every_size_is_measured_with_every_number_of_contexts() -> None:
@@ -23,7 +24,7 @@ def test_every_size_is_measured_with_every_number_of_contexts() -> None:
     found = run_uet_bench(
         sizes=(8, 5000), pdc_counts=(1, 3), rounds=1, volume=1 << 16, messages=32, progress=told.append
     )
-    assert [(cost.size, cost.pdcs) for cost in found.costs] == [(8, 1), (5000, 1), (8, 3), (5000, 3)]
+    assert [(cost.size, cost.peers) for cost in found.costs] == [(8, 1), (5000, 1), (8, 3), (5000, 3)]
     for cost in found.costs:
         assert cost.engine > 0 and cost.raw > 0
         assert cost.messages == pytest.approx(1 / cost.engine)
