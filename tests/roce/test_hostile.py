@@ -10,6 +10,7 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emu.nic.atomics import AtomicMasks
 from emu.nic.work import AddressHandle, Opcode, QpState, SendRequest, Sge, Transport
 from emu.wire.icrc import icrc
 from emu.wire.opcodes import BY_OPCODE
@@ -34,7 +35,7 @@ def _frames(draw: st.DrawFn) -> tuple[int, int, bytes, bytes, bool, bytes]:
 
 @st.composite
 def _posts(draw: st.DrawFn) -> SendRequest:
-    length = draw(st.sampled_from([0, 1, 8, 300, 5000, 1 << 31, 1 << 40, -1]))
+    length = draw(st.sampled_from([0, 1, 4, 8, 300, 5000, 1 << 31, 1 << 40, -1]))
     return SendRequest(
         0,
         draw(st.one_of(st.sampled_from(list(Opcode)), st.just(77))),  # type: ignore[arg-type]
@@ -46,6 +47,7 @@ def _posts(draw: st.DrawFn) -> SendRequest:
         compare=draw(st.sampled_from([0, (1 << 64) - 1, -5])),
         immediate=draw(st.sampled_from([0, 0xFFFFFFFF, 1 << 40])),
         fence=draw(st.booleans()),
+        masks=draw(st.sampled_from([None, AtomicMasks(), AtomicMasks(-1, 1 << 70, 1 << 63)])),
         handle=draw(st.sampled_from([None, _HANDLE])),
         dest_qpn=draw(st.sampled_from([1, 0x11, 0xFFFFFF])),
         qkey=draw(st.sampled_from([0, 0x80000000, 0xFFFFFFFF])),
@@ -58,7 +60,7 @@ _ACTIONS = st.lists(
 )
 
 
-_SERVICES = st.sampled_from([Transport.ROCE_RC, Transport.ROCE_UC, Transport.ROCE_UD])
+_SERVICES = st.sampled_from([Transport.ROCE_RC, Transport.ROCE_UC, Transport.ROCE_UD, Transport.ROCE_XRC])
 
 
 @settings(max_examples=600, deadline=None)
@@ -77,7 +79,7 @@ def test_no_sequence_of_packets_and_posts_raises(actions: list[object], service:
         elif action == "time":
             scheduler.run(until=scheduler.now() + 100_000_000)
         elif action == "receive":
-            b.post_receive(0, 512)
+            b.post_receive(0, 512, shared=len(b.host.sent) % 2 == 1)
         elif isinstance(action, tuple):
             opcode, psn, extension, payload, ask, _ = action
             before = len(b.host.sent)

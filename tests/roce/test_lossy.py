@@ -76,7 +76,9 @@ def _run(steps: list[Step], impair: Impairment, psn: int, ipv6: bool) -> Pair:
             pair.b.post_receive(number, _SLOT, BASE + number * _SLOT)
     for number, step in enumerate(steps):
         atomic = step.opcode in (Opcode.ATOMIC_ADD, Opcode.ATOMIC_CAS)
-        length = 0 if step.opcode is Opcode.NOP else 8 if atomic else step.length
+        length = 0 if step.opcode is Opcode.NOP else step.length
+        if atomic:
+            length = 4 if step.length % 2 else 8
         pair.a.post(
             step.opcode,
             length,
