@@ -87,3 +87,52 @@ def test_garbage_hurts_nobody_else(pair: LabRunner) -> None:
             run(pair, f"garbage --qps 2 {form}")
     assert violations(pair) > before
     assert all(record["ok"] for record in run(pair, "verbs"))
+
+
+@pytest.mark.parametrize(
+    ("form", "rule"),
+    [
+        ("shared --engine weak --mutation drop-publish-fence", "C09"),
+        ("coalesced --ring host --engine weak --mutation narrow-ring-fence", "C10"),
+        ("coalesced --mutation ring-all-lanes", "C20"),
+        ("coalesced --mutation unclean-cq", "C16"),
+        ("single --mutation garbage-hints", "C34"),
+        ("single --timeout 2 --mutation forget-last-doorbell", "C14"),
+    ],
+)
+def test_a_mistake_in_a_guest_is_named_by_its_nic(pair: LabRunner, form: str, rule: str) -> None:
+    before = rules_of(pair)
+    # What becomes of the kernel does not matter here.
+    with contextlib.suppress(LabFailure):
+        run(pair, form)
+    named = {name for name, count in rules_of(pair).items() if count > before[name]}
+    assert rule in named, named
+
+
+def rules_of(pair: LabRunner) -> dict[str, int]:
+    """How often each rule was broken so far, on both NICs."""
+    with pair.server.control() as client:
+        found = client.call("checks")
+    assert isinstance(found, dict)
+    total: dict[str, int] = {}
+    for nic in found.values():
+        for state in nic["rules"]:
+            total[state["rule"]] = total.get(state["rule"], 0) + state["count"]
+    return total
+
+
+def test_a_nic_can_be_stopped_looked_into_and_let_go(pair: LabRunner) -> None:
+    with pair.server.control() as client:
+        client.call("checks_set", rule="C20", action="stop")
+        with contextlib.suppress(LabFailure):
+            run(pair, "coalesced --mutation ring-all-lanes --timeout 2")
+        state = client.call("checks")
+        assert {nic["stopped_by"]["rule"] for nic in state.values()} == {"C20"}
+        for dump in client.call("checks_dump"):
+            assert dump["stopped_by"]["rule"] == "C20"
+            assert dump["doorbells"] and dump["violations"]
+        written = list(pair.server.directory.glob("*.C20.dump.txt"))
+        assert len(written) == 2
+        client.call("checks_set", rule="C20", action="log")
+        client.call("checks_resume")
+    assert all(record["ok"] for record in run(pair, "coalesced --messages 64"))

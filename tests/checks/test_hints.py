@@ -176,8 +176,10 @@ def test_a_signal_changes_as_declared(
     signal = pair.b.driver.virtual(pair.b.window + 256)
     ring.write(HintKind.SIGNAL, qpn=0, detail=SignalOp.SET, length=8, address=signal)
     ring.ring()
-    more = {"result_address": pair.a.driver.virtual(pair.a.window), "result_lkey": pair.a.driver.key}
-    pair.post(length, opcode=opcode, remote_address=signal + offset, **(more if opcode > 5 else {}))
+    more: dict[str, Any] = {}
+    if opcode is Opcode.ATOMIC_ADD:
+        more = {"result_address": pair.a.driver.virtual(pair.a.window), "result_lkey": pair.a.driver.key}
+    pair.post(length, opcode=opcode, remote_address=signal + offset, **more)
     pair.run()
     assert pair.b.rules() == ([Rule.C25_SIGNAL] if named else [])
 
