@@ -21,6 +21,7 @@ from emu.setup.programs import build_programs
 from emu.setup.progress import step
 from emu.setup.suite import KERNELS_6_1, KERNELS_7, MAIN
 from emu.setup.tree import Tree
+from emu.setup.verbs_tests import obtain_verbs_tests
 
 __all__ = ["main"]
 
@@ -28,8 +29,8 @@ __all__ = ["main"]
 def prepare(*, kernels: bool, accelerator: bool) -> None:
     """Make everything the demo and the tests need.
 
-    :param kernels: also the trees with the oldest and the newest supported kernel's headers, the modules for
-        them, and the kernel's style checker.
+    :param kernels: also the trees with the oldest and the newest supported kernel, the modules for them, the
+        kernel's style checker, and the tests that come with the distribution's verbs.
     :param accelerator: also find out whether KVM works.
     :raises SetupError: a part cannot be made.
     """
@@ -52,10 +53,13 @@ def prepare(*, kernels: bool, accelerator: bool) -> None:
                 with step(f"Other supported kernel ({suite.name})", "about a minute"):
                     obtain_tree(suite, cache)
             other = obtain_tree(suite, cache)
-            with step(f"Guest kernel modules for {other.kernel('cloud').release}"):
-                build_modules(other, "cloud", cache=cache)
+            for flavour in ("cloud", "full"):
+                with step(f"Guest kernel modules for {other.kernel(flavour).release}"):
+                    build_modules(other, flavour, cache=cache)
         with step("The kernel's style checker", "about a minute"):
             obtain_checkpatch(tree, cache)
+        with step("The verbs binding's own tests"):
+            obtain_verbs_tests(tree, cache)
     if accelerator:
         with step("Accelerator probe"):
             choose_accelerator(tree, cache)

@@ -96,6 +96,12 @@ def test_shared_folders_are_read_only_and_announced_to_init() -> None:
     assert "vrnic.share=project:/project" in command.kernel_arguments().split()
 
 
+def test_init_hears_which_shares_never_change() -> None:
+    shares = (Share("project", Path("/a"), "/project"), Share("tree", Path("/b"), "/tree", steady=True))
+    words = replace(COMMAND, shares=shares).kernel_arguments().split()
+    assert "vrnic.share=project:/project,tree:/tree:steady" in words
+
+
 def test_the_printed_line_is_the_line() -> None:
     printed = replace(COMMAND, shares=(Share("p", Path("/it's here"), "/p"),))
     shell = subprocess.run(["sh", "-c", f"printf '%s\\0' {printed.text()}"], capture_output=True, check=True)

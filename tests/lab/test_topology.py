@@ -80,6 +80,24 @@ def test_a_nic_inherits_the_labs_impairments_unless_it_has_its_own() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("devices", "asked", "given_"),
+    [
+        (("vrnic",), None, False),
+        (("vrnic",), True, True),
+        (("mlx5",), None, True),
+        (("vrnic", "virtio"), None, True),
+        (("mlx5",), False, False),
+        ((), None, False),
+    ],
+)
+def test_guests_for_stock_drivers_have_the_tools_for_them(
+    devices: tuple[str, ...], asked: bool | None, given_: bool
+) -> None:
+    node = Node("a", tuple(Nic(device=device) for device in devices), tools=asked)
+    assert node.has_tools is given_
+
+
 def test_every_nic_of_every_seed_draws_from_its_own_stream() -> None:
     seeds = [nic.seed for seed in range(4) for nic in default_lab(3, seed=seed).nics]
     assert len(set(seeds)) == len(seeds)

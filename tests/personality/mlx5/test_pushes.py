@@ -7,7 +7,7 @@ import pytest
 
 from emu.events import Kind
 from emu.personality.mlx5.codes import WqeOpcode
-from emu.personality.mlx5.registers import UAR_SIZE
+from emu.personality.mlx5.identity import UAR_SIZE
 from tests.personality.mlx5.machine import inline, remote
 from tests.personality.mlx5.test_data import Pair
 
