@@ -14,8 +14,10 @@ from emu.wire.uet_names import UET_PORT, AckFlag, PdsType, RequestFlag
 from emu.wire.uet_profile import DEFAULT, Profile, Trailer
 from emu.wire.uet_trailer import CRC_SIZE, packet_crc_ok
 
-__all__ = ["NOMINAL_EXTRA", "Parser", "UetPacket"]
+__all__ = ["NOMINAL_EXTRA", "SECURED", "Parser", "UetPacket"]
 
+SECURED = "tss_unknown_domain"
+"""Counter of secured packets where nothing can open them."""
 NOMINAL_EXTRA = 40
 """Bytes beyond the IP payload in a packet's nominal size, the unit of congestion control."""
 
@@ -235,7 +237,7 @@ class Parser:
         kind = frame[at] >> 3
         needed = PDS_SIZES.get(kind)
         if kind == PdsType.TSS:
-            return Drop("a secured packet, and this NIC has no secret", "tss_unknown_domain")
+            return Drop("a secured packet, and this NIC has no secret", SECURED)
         if needed is None:
             return Drop(f"packet type {kind} is reserved")
         if end < at + needed:
