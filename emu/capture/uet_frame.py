@@ -31,9 +31,9 @@ _CONSUMING = frozenset({CtlType.NOOP, CtlType.CLOSE_CMD, CtlType.CLOSE_REQ, CtlT
 class UetFrame:
     """One UET packet, over UDP or directly over IP.
 
-    ``number`` is the sender's PDC id, 0 without one; ``psn`` is that of the packet or of what it answers. Of a
-    secured packet only the security header can be told: it is named TSS, and ``psn`` are the lower 32 bits of
-    its counter.
+    ``number`` is the sender's PDC id, 0 without one; ``psn`` is that of the packet or of what it answers. Of
+    a secured packet only the security header can be told: it is named TSS, and ``psn`` are the lower 32 bits
+    of its counter.
 
     ``payload`` counts message bytes, ``acknowledgement`` says what an ACK or NACK tells (None for others),
     ``is_request`` is true for packets that take a PSN, ``again`` for those marked as sent again.
