@@ -19,6 +19,11 @@
 #endif
 #include <linux/types.h>
 
+/* What the small functions below are: a compiler for other processors may need more words. */
+#ifndef VRNIC_INLINE
+#define VRNIC_INLINE static inline
+#endif
+
 /* Identity and BAR layout. */
 #define VRNIC_ABI_MAJOR				1
 #define VRNIC_ABI_MINOR				1
@@ -1691,7 +1696,7 @@ static_assert(offsetof(struct vrnic_dbr, send) == 4, "send");
  *   63    62..60    59..56      55........32   31..............0
  *   valid reserved  queue type  QPN or CQN     next running index
  */
-static inline __u64 vrnic_doorbell(enum vrnic_doorbell_type type, __u32 number, __u32 index)
+VRNIC_INLINE __u64 vrnic_doorbell(enum vrnic_doorbell_type type, __u32 number, __u32 index)
 {
 	__u64 owner = (__u64)type << VRNIC_DB_TYPE_SHIFT;
 
@@ -1700,13 +1705,13 @@ static inline __u64 vrnic_doorbell(enum vrnic_doorbell_type type, __u32 number, 
 }
 
 /* Commit word of a send WQE (its first 8 bytes, little-endian): store it last, with release. */
-static inline __u64 vrnic_wqe_commit(enum vrnic_opcode opcode, __u8 flags, __u32 index)
+VRNIC_INLINE __u64 vrnic_wqe_commit(enum vrnic_opcode opcode, __u8 flags, __u32 index)
 {
 	return (__u64)index << 32 | (__u64)1 << 16 | (__u64)flags << 8 | (__u64)opcode;
 }
 
 /* remote_address of a datagram: address handle @ahn, QP @qpn at the peer. */
-static inline __u64 vrnic_datagram_address(__u32 ahn, __u32 qpn)
+VRNIC_INLINE __u64 vrnic_datagram_address(__u32 ahn, __u32 qpn)
 {
 	return (__u64)qpn << 32 | ahn;
 }
@@ -1715,34 +1720,34 @@ static inline __u64 vrnic_datagram_address(__u32 ahn, __u32 qpn)
  * Phase bit of an entry in a ring of 1 << @log_size slots: 1 in the first pass. @distance is the
  * entry's running index less the ring's first one (CREATE_QP start_index; 0 for CQ and EQ).
  */
-static inline __u8 vrnic_phase(__u32 distance, __u8 log_size)
+VRNIC_INLINE __u8 vrnic_phase(__u32 distance, __u8 log_size)
 {
 	return !((distance >> log_size) & 1);
 }
 
 /* Inline payload of a send WQE, VRNIC_MAX_INLINE bytes. */
-static inline __u8 *vrnic_wqe_inline(struct vrnic_wqe *wqe)
+VRNIC_INLINE __u8 *vrnic_wqe_inline(struct vrnic_wqe *wqe)
 {
 	return (__u8 *)wqe + VRNIC_WQE_INLINE_OFFSET;
 }
 
-static inline enum vrnic_wc_opcode vrnic_cqe_opcode(const struct vrnic_cqe *cqe)
+VRNIC_INLINE enum vrnic_wc_opcode vrnic_cqe_opcode(const struct vrnic_cqe *cqe)
 {
 	return (enum vrnic_wc_opcode)(cqe->opcode_phase >> 4);
 }
 
-static inline __u8 vrnic_cqe_phase(const struct vrnic_cqe *cqe)
+VRNIC_INLINE __u8 vrnic_cqe_phase(const struct vrnic_cqe *cqe)
 {
 	return cqe->opcode_phase & 1;
 }
 
-static inline __u8 vrnic_eqe_phase(const struct vrnic_eqe *eqe)
+VRNIC_INLINE __u8 vrnic_eqe_phase(const struct vrnic_eqe *eqe)
 {
 	return eqe->phase & 1;
 }
 
 /* Name of a value of enum vrnic_fatal_cause. */
-static inline const char *vrnic_fatal_cause_name(__u32 value)
+VRNIC_INLINE const char *vrnic_fatal_cause_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_FATAL_NONE:
@@ -1763,7 +1768,7 @@ static inline const char *vrnic_fatal_cause_name(__u32 value)
 }
 
 /* Name of a value of enum vrnic_check. */
-static inline const char *vrnic_check_name(__u32 value)
+VRNIC_INLINE const char *vrnic_check_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_CHECK_NONE:
@@ -1842,7 +1847,7 @@ static inline const char *vrnic_check_name(__u32 value)
 }
 
 /* Name of a value of enum vrnic_admin_status. */
-static inline const char *vrnic_admin_status_name(__u32 value)
+VRNIC_INLINE const char *vrnic_admin_status_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_ADMIN_OK:
@@ -1871,7 +1876,7 @@ static inline const char *vrnic_admin_status_name(__u32 value)
 }
 
 /* Name of a value of enum vrnic_event. */
-static inline const char *vrnic_event_name(__u32 value)
+VRNIC_INLINE const char *vrnic_event_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_EVENT_CQ_ERR:
@@ -1900,7 +1905,7 @@ static inline const char *vrnic_event_name(__u32 value)
 }
 
 /* Name of a value of enum vrnic_qp_state. */
-static inline const char *vrnic_qp_state_name(__u32 value)
+VRNIC_INLINE const char *vrnic_qp_state_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_QPS_RESET:
@@ -1923,7 +1928,7 @@ static inline const char *vrnic_qp_state_name(__u32 value)
 }
 
 /* Name of a value of enum vrnic_opcode. */
-static inline const char *vrnic_opcode_name(__u32 value)
+VRNIC_INLINE const char *vrnic_opcode_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_OP_NOP:
@@ -1950,7 +1955,7 @@ static inline const char *vrnic_opcode_name(__u32 value)
 }
 
 /* Name of a value of enum vrnic_wc_opcode. */
-static inline const char *vrnic_wc_opcode_name(__u32 value)
+VRNIC_INLINE const char *vrnic_wc_opcode_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_WC_OP_SEND:
@@ -1975,7 +1980,7 @@ static inline const char *vrnic_wc_opcode_name(__u32 value)
 }
 
 /* Name of a value of enum vrnic_wc_status. */
-static inline const char *vrnic_wc_status_name(__u32 value)
+VRNIC_INLINE const char *vrnic_wc_status_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_WC_SUCCESS:
@@ -2014,7 +2019,7 @@ static inline const char *vrnic_wc_status_name(__u32 value)
 }
 
 /* Name of a value of enum vrnic_cause. */
-static inline const char *vrnic_cause_name(__u32 value)
+VRNIC_INLINE const char *vrnic_cause_name(__u32 value)
 {
 	switch (value) {
 	case VRNIC_CAUSE_NONE:
@@ -2069,7 +2074,7 @@ static inline const char *vrnic_cause_name(__u32 value)
 }
 
 /* Name of a counter, as every view of the device prints it. */
-static inline const char *vrnic_counter_name(__u32 index)
+VRNIC_INLINE const char *vrnic_counter_name(__u32 index)
 {
 	static const char * const names[VRNIC_COUNTERS] = {
 		"mmio_reads",

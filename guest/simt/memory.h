@@ -39,9 +39,6 @@ struct Evidence {
 	const void *flag = nullptr;  // what stood for the memory at @address
 };
 
-// What a lane waits for: see enum vrnic_hint_wait.
-enum class Wait { completion = 1, turn, doorbell, lock };
-
 // What memory needs of the machine below it.
 class Bus {
 public:

@@ -5,15 +5,17 @@
 
 #include <cstdint>
 
+#include "scope.h"
+
 namespace simt {
 
 class Random {
 public:
-	explicit Random(uint64_t seed) : state_(seed)
+	SIMT_BOTH explicit Random(uint64_t seed) : state_(seed)
 	{
 	}
 
-	uint64_t next()
+	SIMT_BOTH uint64_t next()
 	{
 		uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
 
@@ -23,7 +25,7 @@ public:
 	}
 
 	// A number below @limit, which is not 0.
-	uint32_t below(uint32_t limit)
+	SIMT_BOTH uint32_t below(uint32_t limit)
 	{
 		return static_cast<uint32_t>((next() >> 32) * limit >> 32);
 	}

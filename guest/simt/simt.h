@@ -4,14 +4,27 @@
 #ifndef SIMT_SIMT_H
 #define SIMT_SIMT_H
 
+#include "scope.h"
+
+#ifdef __CUDACC__
+#include "cuda_device.h"
+#else
+
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <type_traits>
 
 #include "grid.h"
 
+// Lanes are called through a table here; see cuda_device.h.
+#define SIMT_LAUNCHABLE(name, lane)
+#define SIMT_LANES(lane) lane
+#define SIMT_SHIM_ONLY(statement) statement
+
 namespace simt {
 
-enum class Order { relaxed, acquire, release };
+using Word = unsigned long long;
 
 // Where the lane is.
 
@@ -85,10 +98,37 @@ inline void pause()
 	Grid::current()->pause();
 }
 
-// End the kernel with a sentence.
-[[noreturn]] inline void fail(std::string sentence)
+// A sentence as of vsnprintf().
+inline std::string sentence(const char *format, va_list values)
 {
-	Grid::current()->fail(std::move(sentence));
+	char text[512];
+
+	vsnprintf(text, sizeof(text), format, values);
+	return text;
+}
+
+// End the kernel with a sentence. 64-bit values are printed as Word.
+[[noreturn]] __attribute__((format(printf, 1, 2))) inline void fail(const char *format, ...)
+{
+	va_list values;
+
+	va_start(values, format);
+	std::string text = sentence(format, values);
+	va_end(values);
+	Grid::current()->fail(std::move(text));
+}
+
+// Say that the running lane found rule @rule broken: @flag stood for the memory at @data.
+__attribute__((format(printf, 4, 5))) inline void report(const char *rule, const void *data, const void *flag,
+							 const char *format, ...)
+{
+	Grid *grid = Grid::current();
+	va_list values;
+
+	va_start(values, format);
+	std::string text = sentence(format, values);
+	va_end(values);
+	grid->memory().report(rule, std::move(text), { grid->agent(), {}, data, flag });
 }
 
 // Memory.
@@ -223,5 +263,7 @@ T atomic_cas(T *address, std::common_type_t<T> compare, std::common_type_t<T> va
 }
 
 } // namespace simt
+
+#endif // __CUDACC__
 
 #endif // SIMT_SIMT_H

@@ -21,6 +21,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifndef VRNIC_INLINE
+#define VRNIC_INLINE static inline
+#endif
+
 #define MLX5_BLOCK 64  /* bytes of a WQE basic block, a ring's slot */
 #define MLX5_UNIT 16
 #define MLX5_UNIT_WORDS 4
@@ -50,12 +54,12 @@ enum { MLX5_WQE_CQE = 0x08, MLX5_WQE_FENCE = 0x40 };
 
 enum mlx5_cqe_opcode { MLX5_CQE_DONE = 0x0, MLX5_CQE_REQUESTER_ERROR = 0xd, MLX5_CQE_INVALID = 0xf };
 
-static inline uint32_t mlx5_be32(uint32_t value)
+VRNIC_INLINE uint32_t mlx5_be32(uint32_t value)
 {
-	return __builtin_bswap32(value);
+	return value << 24 | (value & 0xff00) << 8 | (value >> 8 & 0xff00) | value >> 24;
 }
 
-static inline void mlx5_put64(uint32_t *word, uint64_t value)
+VRNIC_INLINE void mlx5_put64(uint32_t *word, uint64_t value)
 {
 	word[0] = mlx5_be32((uint32_t)(value >> 32));
 	word[1] = mlx5_be32((uint32_t)value);
@@ -63,7 +67,7 @@ static inline void mlx5_put64(uint32_t *word, uint64_t value)
 
 /* Segments, each at @word. */
 
-static inline void mlx5_put_control(uint32_t *word, uint8_t modifier, uint16_t index, uint8_t opcode, uint32_t qpn,
+VRNIC_INLINE void mlx5_put_control(uint32_t *word, uint8_t modifier, uint16_t index, uint8_t opcode, uint32_t qpn,
 				    uint32_t units, uint8_t flags)
 {
 	word[0] = mlx5_be32((uint32_t)modifier << 24 | (uint32_t)index << 8 | opcode);
@@ -72,14 +76,14 @@ static inline void mlx5_put_control(uint32_t *word, uint8_t modifier, uint16_t i
 	word[3] = 0;
 }
 
-static inline void mlx5_put_remote(uint32_t *word, uint64_t address, uint32_t rkey)
+VRNIC_INLINE void mlx5_put_remote(uint32_t *word, uint64_t address, uint32_t rkey)
 {
 	mlx5_put64(word, address);
 	word[2] = mlx5_be32(rkey);
 	word[3] = 0;
 }
 
-static inline void mlx5_put_data(uint32_t *word, uint32_t length, uint32_t lkey, uint64_t address)
+VRNIC_INLINE void mlx5_put_data(uint32_t *word, uint32_t length, uint32_t lkey, uint64_t address)
 {
 	word[0] = mlx5_be32(length);
 	word[1] = mlx5_be32(lkey);
@@ -87,7 +91,7 @@ static inline void mlx5_put_data(uint32_t *word, uint32_t length, uint32_t lkey,
 }
 
 /* Up to MLX5_INLINE_MOST bytes. */
-static inline void mlx5_put_inline(uint32_t *word, const void *bytes, uint32_t length)
+VRNIC_INLINE void mlx5_put_inline(uint32_t *word, const void *bytes, uint32_t length)
 {
 	memset(word, 0, MLX5_UNIT);
 	word[0] = mlx5_be32(1u << 31 | length);
@@ -95,27 +99,27 @@ static inline void mlx5_put_inline(uint32_t *word, const void *bytes, uint32_t l
 }
 
 /* FA: @operand is what to add, @compare 0. CAS: @operand replaces @compare. */
-static inline void mlx5_put_atomic(uint32_t *word, uint64_t operand, uint64_t compare)
+VRNIC_INLINE void mlx5_put_atomic(uint32_t *word, uint64_t operand, uint64_t compare)
 {
 	mlx5_put64(word, operand);
 	mlx5_put64(word + 2, compare);
 }
 
 /* Each bit of @boundary is the highest of a field that no carry leaves. */
-static inline void mlx5_put_masked_fa4(uint32_t *word, uint32_t operand, uint32_t boundary)
+VRNIC_INLINE void mlx5_put_masked_fa4(uint32_t *word, uint32_t operand, uint32_t boundary)
 {
 	word[0] = mlx5_be32(operand);
 	word[1] = mlx5_be32(boundary);
 	word[2] = word[3] = 0;
 }
 
-static inline void mlx5_put_masked_fa8(uint32_t *word, uint64_t operand, uint64_t boundary)
+VRNIC_INLINE void mlx5_put_masked_fa8(uint32_t *word, uint64_t operand, uint64_t boundary)
 {
 	mlx5_put64(word, operand);
 	mlx5_put64(word + 2, boundary);
 }
 
-static inline void mlx5_put_masked_cas4(uint32_t *word, uint32_t swap, uint32_t compare, uint32_t swap_mask,
+VRNIC_INLINE void mlx5_put_masked_cas4(uint32_t *word, uint32_t swap, uint32_t compare, uint32_t swap_mask,
 					uint32_t compare_mask)
 {
 	word[0] = mlx5_be32(swap);
@@ -125,7 +129,7 @@ static inline void mlx5_put_masked_cas4(uint32_t *word, uint32_t swap, uint32_t 
 }
 
 /* Two segments. */
-static inline void mlx5_put_masked_cas8(uint32_t *word, uint64_t swap, uint64_t compare, uint64_t swap_mask,
+VRNIC_INLINE void mlx5_put_masked_cas8(uint32_t *word, uint64_t swap, uint64_t compare, uint64_t swap_mask,
 					uint64_t compare_mask)
 {
 	mlx5_put64(word, swap);
@@ -135,7 +139,7 @@ static inline void mlx5_put_masked_cas8(uint32_t *word, uint64_t swap, uint64_t 
 }
 
 /* Until the CQE with number @index (of all that CQ @cqn ever had, from 0) is written. */
-static inline void mlx5_put_wait(uint32_t *word, uint32_t index, uint32_t cqn)
+VRNIC_INLINE void mlx5_put_wait(uint32_t *word, uint32_t index, uint32_t cqn)
 {
 	word[0] = word[1] = 0;
 	word[2] = mlx5_be32(index);
@@ -143,7 +147,7 @@ static inline void mlx5_put_wait(uint32_t *word, uint32_t index, uint32_t cqn)
 }
 
 /* Slots of a WQE of @units segments. */
-static inline uint32_t mlx5_blocks(uint32_t units)
+VRNIC_INLINE uint32_t mlx5_blocks(uint32_t units)
 {
 	return (units * MLX5_UNIT + MLX5_BLOCK - 1) / MLX5_BLOCK;
 }
@@ -152,7 +156,7 @@ static inline uint32_t mlx5_blocks(uint32_t units)
  * Doorbells are one store of 8 bytes whose memory image is the start of a control segment. Convention A
  * names the index of the next free slot; convention B repeats the control segment of the last WQE.
  */
-static inline uint64_t mlx5_doorbell_next(uint32_t index, uint32_t qpn)
+VRNIC_INLINE uint64_t mlx5_doorbell_next(uint32_t index, uint32_t qpn)
 {
 	uint32_t word[2] = { mlx5_be32((index & 0xffff) << 8), mlx5_be32(qpn << 8) };
 	uint64_t value;
@@ -161,7 +165,7 @@ static inline uint64_t mlx5_doorbell_next(uint32_t index, uint32_t qpn)
 	return value;
 }
 
-static inline uint64_t mlx5_doorbell_last(const uint32_t *control)
+VRNIC_INLINE uint64_t mlx5_doorbell_last(const uint32_t *control)
 {
 	uint64_t value;
 
@@ -170,7 +174,7 @@ static inline uint64_t mlx5_doorbell_last(const uint32_t *control)
 }
 
 /* The send dword of a doorbell record, which is its second one. */
-static inline uint32_t mlx5_record(uint32_t index)
+VRNIC_INLINE uint32_t mlx5_record(uint32_t index)
 {
 	return mlx5_be32(index & 0xffff);
 }
@@ -184,7 +188,7 @@ struct mlx5_cqe_end {
 	bool owner;
 };
 
-static inline struct mlx5_cqe_end mlx5_cqe_end_of(uint64_t last)
+VRNIC_INLINE struct mlx5_cqe_end mlx5_cqe_end_of(uint64_t last)
 {
 	uint8_t byte[8];
 	struct mlx5_cqe_end end;
@@ -202,7 +206,7 @@ static inline struct mlx5_cqe_end mlx5_cqe_end_of(uint64_t last)
 #define MLX5_CQE_VENDOR 54
 #define MLX5_CQE_SYNDROME 55
 
-static inline const char *mlx5_syndrome_name(uint8_t syndrome)
+VRNIC_INLINE const char *mlx5_syndrome_name(uint8_t syndrome)
 {
 	switch (syndrome) {
 	case 0x01: return "LOC_LEN_ERR";

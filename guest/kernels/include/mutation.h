@@ -3,6 +3,7 @@
 #ifndef KERNELS_MUTATION_H
 #define KERNELS_MUTATION_H
 
+#include "scope.h"
 
 namespace kernels {
 
@@ -58,9 +59,9 @@ struct MutationName {
 };
 
 // Where a kernel's code differs, it asks for the one that is on.
-extern Mutation mutation;
+extern SIMT_GLOBAL Mutation mutation;
 
-inline bool mutated(Mutation which)
+SIMT_DEVICE inline bool mutated(Mutation which)
 {
 	return mutation == which;
 }

@@ -2,8 +2,6 @@
 // The submission protocol, one function for each move.
 #include "qp.h"
 
-#include <string>
-
 #include "mlx5_format.h"
 
 namespace kernels {
@@ -11,7 +9,7 @@ namespace kernels {
 using simt::Order;
 using simt::Scope;
 
-Mutation mutation = Mutation::none;
+SIMT_GLOBAL Mutation mutation = Mutation::none;
 
 const MutationName mutations[] = {
 	{ Mutation::drop_publish_fence, "drop-publish-fence", "no fence between a WQE and the ready index" },
@@ -58,29 +56,30 @@ const MutationName mutations[] = {
 	{ Mutation::none, nullptr, nullptr },
 };
 
-void Qp::spin(simt::Wait wait, uint64_t index)
+SIMT_DEVICE void Qp::spin(simt::Wait wait, uint64_t index)
 {
 	static const char *const names[] = { "", "completion of", "turn of", "doorbell for", "doorbell lock for" };
 
 	if (static_cast<int64_t>(clock() - deadline) > 0) {
 		uint64_t is_ready = simt::ld(&ready), is_produced = simt::ld(&produced);
 
-		simt::fail(std::string("gave up waiting for ") + names[static_cast<int>(wait)] + " index " + std::to_string(index) + " of QP " +
-			   std::to_string(qpn) + " (reserved " + std::to_string(simt::ld(&reserved)) + ", ready " +
-			   std::to_string(is_ready) + ", rung " + std::to_string(is_produced) + ", completed " +
-			   std::to_string(simt::ld(&completed)) + ")");
+		simt::fail("gave up waiting for %s index %llu of QP %u (reserved %llu, ready %llu, rung %llu, "
+			   "completed %llu)",
+			   names[static_cast<int>(wait)], static_cast<simt::Word>(index), qpn,
+			   static_cast<simt::Word>(simt::ld(&reserved)), static_cast<simt::Word>(is_ready),
+			   static_cast<simt::Word>(is_produced), static_cast<simt::Word>(simt::ld(&completed)));
 	}
 	simt::note_wait(qpn, wait, index, simt::ld(&ready));
 	simt::pause();
 }
 
-void Qp::fail(const std::string &what)
+SIMT_DEVICE void Qp::fail_completion(uint64_t counter, const char *status)
 {
-	simt::fail("QP " + std::to_string(qpn) + ": " + what);
+	simt::fail("QP %u: index %llu (low 16 bits) completed with %s", qpn, static_cast<simt::Word>(counter), status);
 }
 
 // A CQE's last word, written last, says all: running index of the CQE, index of the WQE, status.
-void Qp::take(uint64_t commit, uint64_t done)
+SIMT_DEVICE void Qp::take(uint64_t commit, uint64_t done)
 {
 	// Only 16 bits of the index: enough, a ring is shorter. What is behind us is an old CQE.
 	uint16_t advance = static_cast<uint16_t>(static_cast<uint16_t>(commit >> 32) + 1 - done);
@@ -88,13 +87,12 @@ void Qp::take(uint64_t commit, uint64_t done)
 	if ((commit >> 48 & 0xff) && mutated(Mutation::ignore_errors))
 		return;
 	if (commit >> 48 & 0xff)
-		fail("index " + std::to_string(commit >> 32 & 0xffff) + " (low 16 bits) completed with " +
-		     vrnic_wc_status_name(static_cast<uint32_t>(commit >> 48 & 0xff)));
+		fail_completion(commit >> 32 & 0xffff, vrnic_wc_status_name(static_cast<uint32_t>(commit >> 48 & 0xff)));
 	if (advance && advance <= depth)
 		simt::atomic_max(&completed, done + advance, scope());
 }
 
-void Qp::poll()
+SIMT_DEVICE void Qp::poll()
 {
 	uint64_t done = simt::ld(&completed);
 	auto *words = reinterpret_cast<const uint64_t *>(cq);
@@ -104,7 +102,7 @@ void Qp::poll()
 	case Completion::counter:
 		// Every WQE counts, and they complete in order.
 		if (uint64_t errors = mutated(Mutation::ignore_errors) ? 0 : le64toh(simt::ld(words + 1, Order::acquire, Scope::sys)))
-			fail(std::to_string(errors) + " WQEs failed, by the CQ's counter");
+			simt::fail("QP %u: %llu WQEs failed, by the CQ's counter", qpn, static_cast<simt::Word>(errors));
 		simt::atomic_max(&completed, start + le64toh(simt::ld(words, Order::acquire, Scope::sys)), scope());
 		break;
 	case Completion::ring:
@@ -130,7 +128,7 @@ void Qp::poll()
 	}
 }
 
-void Qp::poll_ring(uint64_t done)
+SIMT_DEVICE void Qp::poll_ring(uint64_t done)
 {
 	uint32_t slots = 1u << log_cq, next = static_cast<uint32_t>(simt::ld(&consumed));
 	auto *cqe = reinterpret_cast<const uint64_t *>(cq + (next & (slots - 1)) * static_cast<size_t>(VRNIC_CQE_SIZE));
@@ -150,7 +148,7 @@ void Qp::poll_ring(uint64_t done)
 			htole64(vrnic_doorbell(VRNIC_DB_TYPE_CQ_CONSUMER, cqn, next)));
 }
 
-void Qp::wait_completed(uint64_t end)
+SIMT_DEVICE void Qp::wait_completed(uint64_t end)
 {
 	while (simt::ld(&completed) < end) {
 		poll();
@@ -161,7 +159,7 @@ void Qp::wait_completed(uint64_t end)
 	simt::acquire(Scope::sys);
 }
 
-uint64_t Qp::reserve(uint32_t count)
+SIMT_DEVICE uint64_t Qp::reserve(uint32_t count)
 {
 	uint64_t base = simt::atomic_add(&reserved, count, scope());
 
@@ -170,7 +168,7 @@ uint64_t Qp::reserve(uint32_t count)
 	return base;
 }
 
-void Qp::fill(uint64_t index, const Wqe &wqe)
+SIMT_DEVICE void Qp::fill(uint64_t index, const Wqe &wqe)
 {
 	uint64_t *slot = sq + (index & (depth - 1)) * (VRNIC_WQE_SIZE / 8);
 	uint32_t number = static_cast<uint32_t>(index);
@@ -186,7 +184,7 @@ void Qp::fill(uint64_t index, const Wqe &wqe)
 	if (mutated(Mutation::narrow_index))
 		number &= 0xffff;
 	if (mutated(Mutation::swap_index))
-		number = __builtin_bswap32(number);
+		number = mlx5_be32(number);
 	if (mutated(Mutation::masked_phase))
 		distance &= depth - 1;
 	if (vrnic_phase(distance, log_depth))
@@ -200,7 +198,7 @@ void Qp::fill(uint64_t index, const Wqe &wqe)
 			   (mutated(Mutation::neighbour_qpn) ? qpn + 1 : qpn)));
 }
 
-void Qp::publish(uint64_t base, uint32_t count)
+SIMT_DEVICE void Qp::publish(uint64_t base, uint32_t count)
 {
 	uint64_t end = base + count;
 
@@ -217,7 +215,7 @@ void Qp::publish(uint64_t base, uint32_t count)
 		ring(end);
 }
 
-void Qp::ring(uint64_t end)
+SIMT_DEVICE void Qp::ring(uint64_t end)
 {
 	if (mutated(Mutation::drop_lock)) {
 		if (simt::atomic_max(&produced, end, scope()) < end)
@@ -235,7 +233,7 @@ void Qp::ring(uint64_t end)
 	simt::st(&lock, 0, Order::release, scope());
 }
 
-void Qp::store_doorbell(uint64_t end)
+SIMT_DEVICE void Qp::store_doorbell(uint64_t end)
 {
 	uint32_t index = static_cast<uint32_t>(end);
 	uint64_t doorbell = htole64(vrnic_doorbell(VRNIC_DB_TYPE_SQ, qpn, index));
@@ -277,7 +275,7 @@ void Qp::store_doorbell(uint64_t end)
 	simt::atomic_add(&rings, 1, Scope::gpu);
 }
 
-void Qp::quiet()
+SIMT_DEVICE void Qp::quiet()
 {
 	uint64_t end = simt::ld(&ready, Order::acquire, scope());
 

@@ -7,7 +7,6 @@
 #define KERNELS_QP_H
 
 #include <cstdint>
-#include <string>
 
 #include "mutation.h"
 #include "simt.h"
@@ -56,35 +55,35 @@ struct Qp {
 	uint64_t consumed;  // entries of a ring CQ that were read
 	uint64_t rings;  // doorbells stored, for the report
 
-	simt::Scope scope() const
+	SIMT_DEVICE simt::Scope scope() const
 	{
 		return exclusive ? simt::Scope::cta : simt::Scope::gpu;
 	}
 
 	// Take @count indices; waits until the ring has room for them.
-	uint64_t reserve(uint32_t count);
+	SIMT_DEVICE uint64_t reserve(uint32_t count);
 	// Write @wqe into the slot of @index.
-	void fill(uint64_t index, const Wqe &wqe);
+	SIMT_DEVICE void fill(uint64_t index, const Wqe &wqe);
 	// Indices [@base, @base + @count) are written: once everything before them is, let others know, and
 	// ring unless somebody behind us is sure to.
-	void publish(uint64_t base, uint32_t count);
+	SIMT_DEVICE void publish(uint64_t base, uint32_t count);
 	// Wait until every published WQE is complete.
-	void quiet();
+	SIMT_DEVICE void quiet();
 	// Doorbell record and doorbell, whatever others do at the time.
-	void store_doorbell(uint64_t end);
+	SIMT_DEVICE void store_doorbell(uint64_t end);
 
 private:
-	void spin(simt::Wait wait, uint64_t index);
-	void poll();
-	void poll_ring(uint64_t done);
-	void take(uint64_t commit, uint64_t done);
-	[[noreturn]] void fail(const std::string &what);
-	void wait_completed(uint64_t end);
-	void ring(uint64_t end);
-	void fill_mlx5(uint64_t index, const Wqe &wqe);
-	void poll_mlx5();
-	uint64_t doorbell_mlx5(uint64_t end);
-	void push_mlx5(uint64_t end);
+	SIMT_DEVICE void spin(simt::Wait wait, uint64_t index);
+	SIMT_DEVICE void poll();
+	SIMT_DEVICE void poll_ring(uint64_t done);
+	SIMT_DEVICE void take(uint64_t commit, uint64_t done);
+	[[noreturn]] SIMT_DEVICE void fail_completion(uint64_t counter, const char *status);
+	SIMT_DEVICE void wait_completed(uint64_t end);
+	SIMT_DEVICE void ring(uint64_t end);
+	SIMT_DEVICE void fill_mlx5(uint64_t index, const Wqe &wqe);
+	SIMT_DEVICE void poll_mlx5();
+	SIMT_DEVICE uint64_t doorbell_mlx5(uint64_t end);
+	SIMT_DEVICE void push_mlx5(uint64_t end);
 };
 
 } // namespace kernels

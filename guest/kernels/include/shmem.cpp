@@ -2,20 +2,22 @@
 // The calls, as WQEs.
 #include "shmem.h"
 
+#include "mlx5_format.h"
+
 namespace kernels {
 
 using simt::Order;
 using simt::Scope;
 
-uint32_t Shmem::rkey(uint32_t pe) const
+SIMT_DEVICE uint32_t Shmem::rkey(uint32_t pe) const
 {
 	if (mutated(Mutation::stray_key))
 		return peers[pe].rkey ^ 0x00800000;
-	return mutated(Mutation::swap_keys) ? __builtin_bswap32(peers[pe].rkey) : peers[pe].rkey;
+	return mutated(Mutation::swap_keys) ? mlx5_be32(peers[pe].rkey) : peers[pe].rkey;
 }
 
 // One lane alone.
-void Shmem::submit(uint32_t pe, Qp &qp, Wqe wqe)
+SIMT_DEVICE void Shmem::submit(uint32_t pe, Qp &qp, Wqe wqe)
 {
 	uint64_t index = qp.reserve(1);
 
@@ -26,7 +28,7 @@ void Shmem::submit(uint32_t pe, Qp &qp, Wqe wqe)
 }
 
 // A WQE of each lane of the warp, if all go the same way: only the last asks for a completion.
-void Shmem::submit_warp(uint32_t pe, uint32_t q, Wqe wqe)
+SIMT_DEVICE void Shmem::submit_warp(uint32_t pe, uint32_t q, Wqe wqe)
 {
 	Qp &own = qp(pe, q);
 	bool together = simt::ballot(simt::shfl(pe << 8 | q, 0) == (pe << 8 | q)) == 0xffffffff;
@@ -56,17 +58,17 @@ void Shmem::submit_warp(uint32_t pe, uint32_t q, Wqe wqe)
 	simt::syncwarp();
 }
 
-void Shmem::put(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
+SIMT_DEVICE void Shmem::put(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
 {
 	submit(pe, qp(pe, q), Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
 }
 
-void Shmem::put_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
+SIMT_DEVICE void Shmem::put_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
 {
 	submit_warp(pe, q, Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
 }
 
-void Shmem::put_block(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
+SIMT_DEVICE void Shmem::put_block(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
 {
 	// Every lane may have written a part of the payload.
 	if (!mutated(Mutation::drop_block_barrier))
@@ -76,7 +78,7 @@ void Shmem::put_block(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint3
 	simt::syncthreads();
 }
 
-void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size, uint64_t signal,
+SIMT_DEVICE void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size, uint64_t signal,
 		       uint64_t value, SignalOp op)
 {
 	Qp &own = qp(pe, q);
@@ -99,22 +101,22 @@ void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint
 	own.publish(base, 2);
 }
 
-void Shmem::get(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
+SIMT_DEVICE void Shmem::get(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size)
 {
 	submit(pe, qp(pe, q), Wqe::transfer(VRNIC_OP_READ, address + to, lkey, remote(pe, from), rkey(pe), size));
 }
 
-void Shmem::p(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
+SIMT_DEVICE void Shmem::p(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
 {
 	submit(pe, qp(pe, q), Wqe::inlined(&value, sizeof(value), remote(pe, to), rkey(pe)));
 }
 
-void Shmem::p_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
+SIMT_DEVICE void Shmem::p_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
 {
 	submit_warp(pe, q, Wqe::inlined(&value, sizeof(value), remote(pe, to), rkey(pe)));
 }
 
-Wqe Shmem::adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) const
+SIMT_DEVICE Wqe Shmem::adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) const
 {
 	uint64_t beside = mutated(Mutation::misaligned_atomic) ? 4 : 0;
 	Wqe wqe = Wqe::add(value, address + result, lkey, remote(pe, to) + beside, rkey(pe));
@@ -128,13 +130,13 @@ Wqe Shmem::adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) cons
 	return wqe;
 }
 
-void Shmem::add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
+SIMT_DEVICE void Shmem::add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
 {
 	submit(pe, qp(pe, q), adder(pe, to, value, sink));
 }
 
 // The lane's own result cell is free again when this returns.
-uint64_t Shmem::fetch(uint32_t pe, Qp &own, const Wqe &wqe)
+SIMT_DEVICE uint64_t Shmem::fetch(uint32_t pe, Qp &own, const Wqe &wqe)
 {
 	submit(pe, own, wqe);
 	if (mutated(Mutation::reuse_result))
@@ -144,37 +146,37 @@ uint64_t Shmem::fetch(uint32_t pe, Qp &own, const Wqe &wqe)
 				Scope::sys));
 }
 
-uint64_t Shmem::fetch_add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
+SIMT_DEVICE uint64_t Shmem::fetch_add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value)
 {
 	return fetch(pe, qp(pe, q), adder(pe, to, value, results + 8 * simt::thread_id()));
 }
 
-uint64_t Shmem::fetch_cas(uint32_t pe, uint32_t q, uint64_t to, uint64_t compare, uint64_t swap)
+SIMT_DEVICE uint64_t Shmem::fetch_cas(uint32_t pe, uint32_t q, uint64_t to, uint64_t compare, uint64_t swap)
 {
 	return fetch(pe, qp(pe, q), Wqe::cas(compare, swap, address + results + 8 * simt::thread_id(), lkey, remote(pe, to),
 					 rkey(pe)));
 }
 
-void Shmem::quiet(uint32_t pe, uint32_t q)
+SIMT_DEVICE void Shmem::quiet(uint32_t pe, uint32_t q)
 {
 	qp(pe, q).quiet();
 }
 
-void Shmem::quiet_all()
+SIMT_DEVICE void Shmem::quiet_all()
 {
 	for (uint32_t other = 0; other < pes; other++)
 		for (uint32_t q = 0; other != pe && q < qps; q++)
 			quiet(other, q);
 }
 
-void Shmem::fence()
+SIMT_DEVICE void Shmem::fence()
 {
 	// One queue pair delivers in order by itself, if its transport does.
 	if ((pes > 2 || qps > 1 || unordered) && !mutated(Mutation::drop_fence))
 		quiet_all();
 }
 
-uint64_t Shmem::wait_until(uint64_t at, bool (*done)(uint64_t, uint64_t), uint64_t operand)
+SIMT_DEVICE uint64_t Shmem::wait_until(uint64_t at, bool (*done)(uint64_t, uint64_t), uint64_t operand)
 {
 	const Qp &watch = qp(pe ? 0 : 1, 0);
 	uint64_t value;
@@ -182,8 +184,8 @@ uint64_t Shmem::wait_until(uint64_t at, bool (*done)(uint64_t, uint64_t), uint64
 	while (!done(value = simt::ld(reinterpret_cast<const uint64_t *>(heap + at), Order::acquire, Scope::sys),
 		     operand)) {
 		if (static_cast<int64_t>(watch.clock() - watch.deadline) > 0)
-			simt::fail("gave up waiting for the 8 bytes at offset " + std::to_string(at) +
-				   " of the heap, which are " + std::to_string(value));
+			simt::fail("gave up waiting for the 8 bytes at offset %llu of the heap, which are %llu",
+				   static_cast<simt::Word>(at), static_cast<simt::Word>(value));
 		simt::pause();
 	}
 	return value;

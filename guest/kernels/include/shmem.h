@@ -39,37 +39,37 @@ struct Shmem {
 	Peer peers[MAX_PES];
 
 	// WRITE @size bytes at @from of the own heap to @to of the peer's. Returns before it is complete.
-	void put(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
-	void put_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
-	void put_block(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
+	SIMT_DEVICE void put(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
+	SIMT_DEVICE void put_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
+	SIMT_DEVICE void put_block(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
 
 	// The same, and then change the 8 bytes at @signal of the peer's heap.
-	void put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size, uint64_t signal,
+	SIMT_DEVICE void put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size, uint64_t signal,
 			uint64_t value, SignalOp op);
 
 	// READ @size bytes at @from of the peer's heap to @to of the own; complete after quiet().
-	void get(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
+	SIMT_DEVICE void get(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
 
 	// Store 8 bytes.
-	void p(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
-	void p_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
+	SIMT_DEVICE void p(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
+	SIMT_DEVICE void p_warp(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
 
 	// Atomics on 8 bytes, without and with the old value.
-	void add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
-	uint64_t fetch_add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
-	uint64_t fetch_cas(uint32_t pe, uint32_t q, uint64_t to, uint64_t compare, uint64_t swap);
+	SIMT_DEVICE void add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
+	SIMT_DEVICE uint64_t fetch_add(uint32_t pe, uint32_t q, uint64_t to, uint64_t value);
+	SIMT_DEVICE uint64_t fetch_cas(uint32_t pe, uint32_t q, uint64_t to, uint64_t compare, uint64_t swap);
 
 	// Everything submitted to this queue pair, or to all of them, is complete.
-	void quiet(uint32_t pe, uint32_t q);
-	void quiet_all();
+	SIMT_DEVICE void quiet(uint32_t pe, uint32_t q);
+	SIMT_DEVICE void quiet_all();
 	// What comes later arrives after what came before, on any queue pair.
-	void fence();
+	SIMT_DEVICE void fence();
 
 	// Spin until the 8 bytes at @at of the own heap are what @done accepts; their value.
-	uint64_t wait_until(uint64_t at, bool (*done)(uint64_t value, uint64_t operand), uint64_t operand);
+	SIMT_DEVICE uint64_t wait_until(uint64_t at, bool (*done)(uint64_t value, uint64_t operand), uint64_t operand);
 
 private:
-	Qp &qp(uint32_t other, uint32_t q)
+	SIMT_DEVICE Qp &qp(uint32_t other, uint32_t q)
 	{
 		if (mutated(Mutation::pe_major) && pes > 2) {
 			// Position among the peers, which are numbered from the own rank on.
@@ -80,16 +80,16 @@ private:
 		return peers[other].qps[q];
 	}
 
-	uint64_t remote(uint32_t pe, uint64_t offset) const
+	SIMT_DEVICE uint64_t remote(uint32_t pe, uint64_t offset) const
 	{
 		return peers[pe].address + offset;
 	}
 
-	uint32_t rkey(uint32_t pe) const;
-	void submit(uint32_t pe, Qp &qp, Wqe wqe);
-	void submit_warp(uint32_t pe, uint32_t q, Wqe wqe);
-	uint64_t fetch(uint32_t pe, Qp &qp, const Wqe &wqe);
-	Wqe adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) const;
+	SIMT_DEVICE uint32_t rkey(uint32_t pe) const;
+	SIMT_DEVICE void submit(uint32_t pe, Qp &qp, Wqe wqe);
+	SIMT_DEVICE void submit_warp(uint32_t pe, uint32_t q, Wqe wqe);
+	SIMT_DEVICE uint64_t fetch(uint32_t pe, Qp &qp, const Wqe &wqe);
+	SIMT_DEVICE Wqe adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) const;
 };
 
 } // namespace kernels

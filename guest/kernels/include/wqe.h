@@ -9,6 +9,7 @@
 
 #include <endian.h>
 
+#include "simt.h"
 #include "vrnic_contract.h"
 
 namespace kernels {
@@ -16,7 +17,7 @@ namespace kernels {
 struct Wqe {
 	uint64_t word[VRNIC_WQE_SIZE / 8];
 
-	static Wqe make(vrnic_opcode opcode, uint8_t flags, uint64_t remote, uint32_t rkey, uint32_t length)
+	SIMT_DEVICE static Wqe make(vrnic_opcode opcode, uint8_t flags, uint64_t remote, uint32_t rkey, uint32_t length)
 	{
 		Wqe wqe = {};
 
@@ -27,7 +28,7 @@ struct Wqe {
 	}
 
 	// WRITE of @length bytes from @local to @remote, or READ the other way.
-	static Wqe transfer(vrnic_opcode opcode, uint64_t local, uint32_t lkey, uint64_t remote, uint32_t rkey,
+	SIMT_DEVICE static Wqe transfer(vrnic_opcode opcode, uint64_t local, uint32_t lkey, uint64_t remote, uint32_t rkey,
 			    uint32_t length)
 	{
 		Wqe wqe = make(opcode, 0, remote, rkey, length);
@@ -38,7 +39,7 @@ struct Wqe {
 	}
 
 	// WRITE of @size bytes (up to 8) that are in the descriptor.
-	static Wqe inlined(const void *value, uint32_t size, uint64_t remote, uint32_t rkey)
+	SIMT_DEVICE static Wqe inlined(const void *value, uint32_t size, uint64_t remote, uint32_t rkey)
 	{
 		Wqe wqe = make(VRNIC_OP_WRITE, VRNIC_WQE_INLINE, remote, rkey, size);
 
@@ -47,7 +48,7 @@ struct Wqe {
 	}
 
 	// Fetch-and-add of 8 bytes; the old value goes to @result.
-	static Wqe add(uint64_t value, uint64_t result, uint32_t lkey, uint64_t remote, uint32_t rkey)
+	SIMT_DEVICE static Wqe add(uint64_t value, uint64_t result, uint32_t lkey, uint64_t remote, uint32_t rkey)
 	{
 		Wqe wqe = make(VRNIC_OP_ATOMIC_ADD, 0, remote, rkey, 8);
 
@@ -58,7 +59,7 @@ struct Wqe {
 	}
 
 	// Compare-and-swap of 8 bytes; the old value goes to @result.
-	static Wqe cas(uint64_t compare, uint64_t swap, uint64_t result, uint32_t lkey, uint64_t remote, uint32_t rkey)
+	SIMT_DEVICE static Wqe cas(uint64_t compare, uint64_t swap, uint64_t result, uint32_t lkey, uint64_t remote, uint32_t rkey)
 	{
 		Wqe wqe = add(swap, result, lkey, remote, rkey);
 
@@ -67,17 +68,17 @@ struct Wqe {
 		return wqe;
 	}
 
-	void set_flags(uint8_t flags)
+	SIMT_DEVICE void set_flags(uint8_t flags)
 	{
 		word[0] |= static_cast<uint64_t>(flags) << 8;
 	}
 
-	uint8_t flags() const
+	SIMT_DEVICE uint8_t flags() const
 	{
 		return static_cast<uint8_t>(word[0] >> 8);
 	}
 
-	vrnic_opcode opcode() const
+	SIMT_DEVICE vrnic_opcode opcode() const
 	{
 		return static_cast<vrnic_opcode>(word[0] & 0xff);
 	}

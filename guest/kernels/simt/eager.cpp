@@ -12,19 +12,19 @@ constexpr uint32_t TILE = 64;  // bytes, the last 8 of them the tag
 constexpr uint32_t STEPS = 4;
 
 // Heap: outboxes of both parities, inboxes of both.
-uint64_t box(const Job &job, bool inbox, uint32_t step, uint64_t message)
+SIMT_BOTH uint64_t box(const Job &job, bool inbox, uint32_t step, uint64_t message)
 {
 	uint64_t which = (inbox ? 2 : 0) + step % 2;
 
 	return (which * job.options.messages + message) * job.options.size;
 }
 
-uint64_t tag_of(uint32_t step, uint64_t message, uint32_t tile)
+SIMT_BOTH uint64_t tag_of(uint32_t step, uint64_t message, uint32_t tile)
 {
 	return static_cast<uint64_t>(step + 1) << 48 | message << 16 | tile;
 }
 
-void send(Job &job, uint32_t step, uint64_t message)
+SIMT_DEVICE void send(Job &job, uint32_t step, uint64_t message)
 {
 	uint32_t tiles = job.options.size / TILE;
 	uint64_t from = box(job, false, step, message);
@@ -39,7 +39,7 @@ void send(Job &job, uint32_t step, uint64_t message)
 		      job.options.size);
 }
 
-void receive(Job &job, uint32_t step, uint64_t message)
+SIMT_DEVICE void receive(Job &job, uint32_t step, uint64_t message)
 {
 	uint32_t tiles = job.options.size / TILE;
 	uint64_t at = box(job, true, step, message);
@@ -51,19 +51,15 @@ void receive(Job &job, uint32_t step, uint64_t message)
 		for (uint32_t word = 0; word < TILE / 8 - 1; word++)
 			if (simt::ld(job.at<uint64_t>(at) + word, simt::Order::acquire, simt::Scope::sys) !=
 			    pattern(job.options.seed + step, job.previous_pe(), message, tile * 8 + word)) {
-				job.memory.report("C24", "the tag of tile " + std::to_string(tile) + " of message " +
-								 std::to_string(message) + " is here, word " +
-								 std::to_string(word) + " of the tile is not",
-						  { { simt::thread_id(), simt::cta_id() },
-						    {},
-						    job.at<uint64_t>(at) + word,
-						    job.at<uint8_t>(at + TILE - 8) });
+				simt::report("C24", job.at<uint64_t>(at) + word, job.at<uint64_t>(at) + TILE / 8 - 1,
+					     "the tag of tile %u of message %llu is here, word %u of the tile is not", tile,
+					     static_cast<simt::Word>(message), word);
 				simt::fail("a tag came before its tile");
 			}
 	}
 }
 
-void lane(Job &job)
+SIMT_DEVICE void lane(Job &job)
 {
 	for (uint32_t step = 0; step < STEPS; step++) {
 		for (uint64_t message = simt::thread_id(); message < job.options.messages; message += simt::threads())
@@ -89,6 +85,8 @@ std::string defaults(Options &options, uint32_t pes)
 
 } // namespace
 
+SIMT_LAUNCHABLE(eager_grid, lane)
+
 const Kernel eager_kernel = {
 	"eager",
 	"tiles with tags instead of a signal",
@@ -98,7 +96,7 @@ const Kernel eager_kernel = {
 		job.messages = static_cast<uint64_t>(STEPS) * job.options.messages;
 		job.bytes = job.messages * job.options.size;
 	},
-	lane,
+	SIMT_LANES(lane),
 	// Lanes compared every word as it came.
 	[](Job &) { return std::string(); },
 };

@@ -25,15 +25,15 @@ struct Job {
 	std::string detail = {};  // more JSON members, each with a comma before it
 
 	// Memory of the own heap, for the host: while no lane runs.
-	template <typename T> T *at(uint64_t offset) const
+	template <typename T> SIMT_BOTH T *at(uint64_t offset) const
 	{
 		return reinterpret_cast<T *>(shmem.heap + base + offset);
 	}
-	uint32_t next_pe() const
+	SIMT_BOTH uint32_t next_pe() const
 	{
 		return (shmem.pe + 1) % shmem.pes;
 	}
-	uint32_t previous_pe() const
+	SIMT_BOTH uint32_t previous_pe() const
 	{
 		return (shmem.pe + shmem.pes - 1) % shmem.pes;
 	}
@@ -70,7 +70,7 @@ template <typename T, typename V> void preset(T &option, V otherwise)
 std::string common_defaults(Options &options, uint32_t messages, uint32_t ctas, uint32_t warps);
 
 // Word @index of message @message that rank @pe sends: what both sides can compute.
-inline uint64_t pattern(uint64_t seed, uint32_t pe, uint64_t message, uint64_t index)
+SIMT_BOTH inline uint64_t pattern(uint64_t seed, uint32_t pe, uint64_t message, uint64_t index)
 {
 	return simt::Random(seed * 0x1000003 + pe * 0x10001 + message * 0x101 + index).next();
 }

@@ -22,14 +22,14 @@ using simt::Scope;
 // One step of one lane; what is in it is the same for the whole warp but lane and thread.
 class Step {
 public:
-	Step(Job &job, const Layout &place, uint32_t step)
+	SIMT_DEVICE Step(Job &job, const Layout &place, uint32_t step)
 		: job_(job), options_(job.options), shmem_(job.shmem), place_(place), step_(step), parity_(step % 2),
 		  pe_(job.shmem.pe), lane_(simt::lane_id()), warp_(simt::thread_id() / simt::WARP_LANES),
 		  warps_(simt::threads() / simt::WARP_LANES)
 	{
 	}
 
-	void run()
+	SIMT_DEVICE void run()
 	{
 		clear_other_set();
 		for (uint32_t token = warp_; token < options_.tokens; token += warps_)
@@ -44,20 +44,20 @@ public:
 	}
 
 private:
-	uint64_t offset(uint64_t at) const
+	SIMT_DEVICE uint64_t offset(uint64_t at) const
 	{
 		return job_.base + at;
 	}
-	uint64_t *cell(uint64_t at, uint64_t index = 0) const
+	SIMT_DEVICE uint64_t *cell(uint64_t at, uint64_t index = 0) const
 	{
 		return job_.at<uint64_t>(at) + index;
 	}
-	uint32_t q_of(uint32_t local_expert) const
+	SIMT_DEVICE uint32_t q_of(uint32_t local_expert) const
 	{
 		return local_expert % shmem_.qps;
 	}
 
-	void clear_other_set()
+	SIMT_DEVICE void clear_other_set()
 	{
 		uint32_t cells = place_.local * place_.ranks;
 
@@ -71,13 +71,13 @@ private:
 			simt::atomic_add(cell(place_.cleared, step_), 1, Scope::gpu);
 	}
 
-	void copy(uint64_t to, uint64_t from, uint64_t size)
+	SIMT_DEVICE void copy(uint64_t to, uint64_t from, uint64_t size)
 	{
 		for (uint64_t at = 16 * lane_; at < size; at += 16 * simt::WARP_LANES)
 			simt::st16(job_.at<uint8_t>(to + at), simt::ld(cell(from + at)), simt::ld(cell(from + at + 8)));
 	}
 
-	void dispatch(uint32_t token)
+	SIMT_DEVICE void dispatch(uint32_t token)
 	{
 		uint64_t stage = place_.stage(parity_, token);
 		uint32_t words = place_.hidden / 8, groups = place_.hidden / SCALED;
@@ -96,7 +96,7 @@ private:
 			send(token, route(options_, step_, pe_, token, k));
 	}
 
-	void send(uint32_t token, uint32_t expert)
+	SIMT_DEVICE void send(uint32_t token, uint32_t expert)
 	{
 		uint32_t owner = expert / place_.local, local = expert % place_.local;
 		uint64_t slot = 0;
@@ -118,7 +118,7 @@ private:
 	}
 
 	// Behind everything sent to the expert: how much it was.
-	void announce(uint32_t expert)
+	SIMT_DEVICE void announce(uint32_t expert)
 	{
 		uint32_t owner = expert / place_.local, local = expert % place_.local;
 		uint64_t count = tokens_for(options_, step_, pe_, expert), at = place_.count(parity_, local, pe_);
@@ -134,7 +134,7 @@ private:
 	}
 
 	// What local expert @expert got from rank @from: compute it and send it back.
-	void serve(uint32_t expert, uint32_t from)
+	SIMT_DEVICE void serve(uint32_t expert, uint32_t from)
 	{
 		uint32_t global = pe_ * place_.local + expert;
 		uint64_t count = 0, flag = place_.flag(parity_, global);
@@ -145,7 +145,7 @@ private:
 				[](uint64_t value, uint64_t) { return value != 0; }, 0);
 		count = simt::shfl(count, 0);
 		if (count > options_.tokens)
-			simt::fail("expert " + std::to_string(global) + " was promised " + std::to_string(count) + " tokens");
+			simt::fail("expert %u was promised %llu tokens", global, static_cast<simt::Word>(count));
 		for (uint64_t slot = 0; slot < count; slot++) {
 			uint64_t token = compute(expert, from, slot);
 
@@ -172,7 +172,7 @@ private:
 			shmem_.add(from, q_of(expert), offset(flag), 1);
 	}
 
-	uint64_t compute(uint32_t expert, uint32_t from, uint64_t slot)
+	SIMT_DEVICE uint64_t compute(uint32_t expert, uint32_t from, uint64_t slot)
 	{
 		uint64_t at = place_.arrival(parity_, expert, from, slot);
 		uint64_t token = simt::ld(cell(at), Order::acquire, Scope::sys);
@@ -180,7 +180,7 @@ private:
 		float factor = static_cast<float>(pe_ * place_.local + expert + 1);
 
 		if (token >= options_.tokens)
-			simt::fail("a message of rank " + std::to_string(from) + " is of token " + std::to_string(token));
+			simt::fail("a message of rank %u is of token %llu", from, static_cast<simt::Word>(token));
 		for (uint32_t word = lane_; word < place_.hidden / 8; word += simt::WARP_LANES) {
 			uint64_t elements = simt::ld(cell(at + HEADER + 8 * word), Order::acquire, Scope::sys), half[2] = {};
 			float scale = simt::ld(job_.at<float>(at + HEADER + place_.hidden) + word * 8 / SCALED,
@@ -194,7 +194,7 @@ private:
 		return token;
 	}
 
-	void combine(uint32_t token)
+	SIMT_DEVICE void combine(uint32_t token)
 	{
 		for (uint32_t k = 0; k < options_.topk; k++)
 			shmem_.wait_until(
@@ -214,7 +214,7 @@ private:
 	}
 
 	// Nothing comes into this set or leaves it any more, and every CTA is here.
-	void finish()
+	SIMT_DEVICE void finish()
 	{
 		// An expert that no token of ours chose says so as well: were it late, its flag would outlive the
 		// clearing and stand for data that two steps on has not come.
@@ -240,7 +240,7 @@ private:
 	uint32_t step_, parity_, pe_, lane_, warp_, warps_;
 };
 
-void lane(Job &job)
+SIMT_DEVICE void lane(Job &job)
 {
 	Layout place(job.options, job.shmem.pes);
 
@@ -319,13 +319,15 @@ std::string verify(Job &job)
 
 } // namespace
 
+SIMT_LAUNCHABLE(moe_grid, lane)
+
 const Kernel moe_kernel = {
 	"moe",
 	"mixture-of-experts dispatch and combine",
 	defaults,
 	[](const Options &options, uint32_t pes) { return size_t{ Layout(options, pes).end }; },
 	prepare,
-	lane,
+	SIMT_LANES(lane),
 	verify,
 };
 

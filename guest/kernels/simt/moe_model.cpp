@@ -6,7 +6,7 @@
 
 namespace kernels::moe {
 
-uint32_t route(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t k)
+SIMT_BOTH uint32_t route(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t k)
 {
 	uint32_t first = static_cast<uint32_t>(pattern(options.seed, pe, token, 7000 + step) >> 33);
 
@@ -20,7 +20,7 @@ uint32_t route(const Options &options, uint32_t step, uint32_t pe, uint32_t toke
 	}
 }
 
-uint32_t tokens_for(const Options &options, uint32_t step, uint32_t pe, uint32_t expert)
+SIMT_BOTH uint32_t tokens_for(const Options &options, uint32_t step, uint32_t pe, uint32_t expert)
 {
 	uint32_t count = 0;
 
@@ -30,22 +30,22 @@ uint32_t tokens_for(const Options &options, uint32_t step, uint32_t pe, uint32_t
 	return count;
 }
 
-uint64_t element_word(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t word)
+SIMT_BOTH uint64_t element_word(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t word)
 {
 	return pattern(options.seed, pe, token, step * 0x10000ull + word);
 }
 
-float scale_of(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t group)
+SIMT_BOTH float scale_of(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t group)
 {
 	return 1.0f / static_cast<float>(1u << pattern(options.seed, pe, token, 0x8000000 + step * 0x1000 + group) % 4);
 }
 
-float element(uint64_t word, uint32_t byte, float scale)
+SIMT_BOTH float element(uint64_t word, uint32_t byte, float scale)
 {
 	return static_cast<float>(static_cast<int8_t>(word >> 8 * byte)) * scale;
 }
 
-uint16_t to_bfloat16(float value)
+SIMT_BOTH uint16_t to_bfloat16(float value)
 {
 	uint32_t bits;
 
@@ -53,7 +53,7 @@ uint16_t to_bfloat16(float value)
 	return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-float from_bfloat16(uint16_t value)
+SIMT_BOTH float from_bfloat16(uint16_t value)
 {
 	uint32_t bits = static_cast<uint32_t>(value) << 16;
 	float result;
@@ -62,7 +62,7 @@ float from_bfloat16(uint16_t value)
 	return result;
 }
 
-float weight(uint32_t k)
+SIMT_BOTH float weight(uint32_t k)
 {
 	return 1.0f / static_cast<float>(1u << k);
 }

@@ -19,7 +19,7 @@ struct Layout {
 	// behind both sets
 	uint64_t slots, issued, cleared, barrier, output, end;
 
-	Layout(const Options &options, uint32_t pes)
+	SIMT_BOTH Layout(const Options &options, uint32_t pes)
 		: ranks(pes), local(options.experts / pes), tokens(options.tokens), hidden(options.hidden),
 		  experts(options.experts), message((HEADER + hidden + hidden / SCALED * 4 + 15) & ~15ull),
 		  result(2ull * hidden)
@@ -49,51 +49,51 @@ struct Layout {
 	}
 
 	// The count of tokens that rank @from sent to local expert @expert; its messages; their results.
-	uint64_t count(uint32_t parity, uint32_t expert, uint32_t from) const
+	SIMT_BOTH uint64_t count(uint32_t parity, uint32_t expert, uint32_t from) const
 	{
 		return parity * set + counts + 8 * (expert * ranks + from);
 	}
-	uint64_t flag(uint32_t parity, uint32_t expert) const
+	SIMT_BOTH uint64_t flag(uint32_t parity, uint32_t expert) const
 	{
 		return parity * set + flags + 8 * expert;
 	}
-	uint64_t arrival(uint32_t parity, uint32_t expert, uint32_t from, uint64_t slot) const
+	SIMT_BOTH uint64_t arrival(uint32_t parity, uint32_t expert, uint32_t from, uint64_t slot) const
 	{
 		return parity * set + received + ((expert * ranks + from) * tokens + slot) * message;
 	}
-	uint64_t outcome(uint32_t parity, uint32_t expert, uint32_t from, uint64_t slot) const
+	SIMT_BOTH uint64_t outcome(uint32_t parity, uint32_t expert, uint32_t from, uint64_t slot) const
 	{
 		return parity * set + results + ((expert * ranks + from) * tokens + slot) * result;
 	}
-	uint64_t reply(uint32_t parity, uint32_t expert, uint64_t token) const
+	SIMT_BOTH uint64_t reply(uint32_t parity, uint32_t expert, uint64_t token) const
 	{
 		return parity * set + combined + (expert * tokens + token) * result;
 	}
-	uint64_t stage(uint32_t parity, uint64_t token) const
+	SIMT_BOTH uint64_t stage(uint32_t parity, uint64_t token) const
 	{
 		return parity * set + staging + token * message;
 	}
 };
 
 // Which expert token @token of rank @pe chooses as its @k-th.
-uint32_t route(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t k);
+SIMT_BOTH uint32_t route(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t k);
 
 // How many tokens rank @pe has for @expert.
-uint32_t tokens_for(const Options &options, uint32_t step, uint32_t pe, uint32_t expert);
+SIMT_BOTH uint32_t tokens_for(const Options &options, uint32_t step, uint32_t pe, uint32_t expert);
 
 // Eight elements of a token, and the scale of its @group-th 128.
-uint64_t element_word(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t word);
-float scale_of(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t group);
+SIMT_BOTH uint64_t element_word(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t word);
+SIMT_BOTH float scale_of(const Options &options, uint32_t step, uint32_t pe, uint32_t token, uint32_t group);
 
 // Element @byte of a word.
-float element(uint64_t word, uint32_t byte, float scale);
+SIMT_BOTH float element(uint64_t word, uint32_t byte, float scale);
 
 // Rounds to nearest even.
-uint16_t to_bfloat16(float value);
-float from_bfloat16(uint16_t value);
+SIMT_BOTH uint16_t to_bfloat16(float value);
+SIMT_BOTH float from_bfloat16(uint16_t value);
 
 // Of the result of a token's @k-th expert.
-float weight(uint32_t k);
+SIMT_BOTH float weight(uint32_t k);
 
 } // namespace kernels::moe
 

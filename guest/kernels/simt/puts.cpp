@@ -9,14 +9,14 @@ namespace {
 
 // Heap: outbox, inbox; a place of its own for each message.
 
-uint64_t outbox(const Job &job, uint64_t message)
+SIMT_DEVICE uint64_t outbox(const Job &job, uint64_t message)
 {
 	if (mutated(Mutation::reuse_payload))
 		message %= simt::WARP_LANES;
 	return job.base + message * job.options.size;
 }
 
-uint64_t inbox(const Job &job, uint64_t message)
+SIMT_BOTH uint64_t inbox(const Job &job, uint64_t message)
 {
 	return job.base + (job.options.messages + message) * job.options.size;
 }
@@ -33,7 +33,7 @@ void prepare(Job &job)
 }
 
 // The lane writes its own message, as the kernel that computes it would.
-void compute(const Job &job, uint64_t message)
+SIMT_DEVICE void compute(const Job &job, uint64_t message)
 {
 	auto *words = reinterpret_cast<uint64_t *>(job.shmem.heap + outbox(job, message));
 
@@ -56,7 +56,7 @@ std::string verify(Job &job)
 	return {};
 }
 
-void put(Job &job, uint32_t q, uint64_t message, bool warp)
+SIMT_DEVICE void put(Job &job, uint32_t q, uint64_t message, bool warp)
 {
 	uint64_t to = inbox(job, message), from = outbox(job, message);
 
@@ -68,7 +68,7 @@ void put(Job &job, uint32_t q, uint64_t message, bool warp)
 }
 
 // One lane works.
-void single_lane(Job &job)
+SIMT_DEVICE void single_lane(Job &job)
 {
 	simt::Random random(job.options.seed);
 
@@ -76,13 +76,13 @@ void single_lane(Job &job)
 		return;
 	for (uint64_t message = 0; message < job.options.messages; message++) {
 		if (mutated(Mutation::garbage_hints))
-			job.watcher.spoil(random);
+			SIMT_SHIM_ONLY(job.watcher.spoil(random));
 		put(job, 0, message, false);
 		job.shmem.quiet(job.next_pe(), 0);
 	}
 }
 
-void coalesced_lane(Job &job)
+SIMT_DEVICE void coalesced_lane(Job &job)
 {
 	uint32_t warps = simt::threads() / simt::WARP_LANES, warp = simt::thread_id() / simt::WARP_LANES;
 	uint32_t rounds = job.options.messages / simt::WARP_LANES;
@@ -93,7 +93,7 @@ void coalesced_lane(Job &job)
 }
 
 // Warps take turns between going together and each lane for itself.
-void shared_lane(Job &job)
+SIMT_DEVICE void shared_lane(Job &job)
 {
 	uint32_t warps = simt::threads() / simt::WARP_LANES, warp = simt::thread_id() / simt::WARP_LANES;
 	uint32_t rounds = job.options.messages / simt::WARP_LANES;
@@ -113,7 +113,7 @@ void exclusive_prepare(Job &job)
 		job.shmem.peers[job.next_pe()].qps[q].exclusive = true;
 }
 
-void exclusive_lane(Job &job)
+SIMT_DEVICE void exclusive_lane(Job &job)
 {
 	uint32_t warps = simt::threads() / simt::WARP_LANES, warp = simt::thread_id() / simt::WARP_LANES;
 	uint32_t rounds = job.options.messages / simt::WARP_LANES;
@@ -136,13 +136,18 @@ std::string exclusive_defaults(Options &options, uint32_t)
 
 } // namespace
 
+SIMT_LAUNCHABLE(single_grid, single_lane)
+SIMT_LAUNCHABLE(coalesced_grid, coalesced_lane)
+SIMT_LAUNCHABLE(shared_grid, shared_lane)
+SIMT_LAUNCHABLE(exclusive_grid, exclusive_lane)
+
 const Kernel single_kernel = {
 	"single",
 	"one lane: put, quiet",
 	[](Options &options, uint32_t) { return common_defaults(options, 32, 1, 1); },
 	heap,
 	prepare,
-	single_lane,
+	SIMT_LANES(single_lane),
 	verify,
 };
 
@@ -152,7 +157,7 @@ const Kernel coalesced_kernel = {
 	[](Options &options, uint32_t) { return common_defaults(options, 192, 1, 1); },
 	heap,
 	prepare,
-	coalesced_lane,
+	SIMT_LANES(coalesced_lane),
 	verify,
 };
 
@@ -162,7 +167,7 @@ const Kernel shared_kernel = {
 	[](Options &options, uint32_t) { return common_defaults(options, 256, 3, 2); },
 	heap,
 	prepare,
-	shared_lane,
+	SIMT_LANES(shared_lane),
 	verify,
 };
 
@@ -172,7 +177,7 @@ const Kernel exclusive_kernel = {
 	exclusive_defaults,
 	heap,
 	exclusive_prepare,
-	exclusive_lane,
+	SIMT_LANES(exclusive_lane),
 	verify,
 };
 

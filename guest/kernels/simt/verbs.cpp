@@ -12,7 +12,7 @@ constexpr uint32_t BLOCK_WORDS = 64;  // of a CTA's message
 struct Layout {
 	uint64_t words, signals, arrivals, counter, winner, olds, winners, out, in, got, block_out, block_in, blocks, end;
 
-	Layout(const Options &options)
+	SIMT_BOTH Layout(const Options &options)
 	{
 		uint64_t threads = options.ctas * options.warps * simt::WARP_LANES, at = 0;
 		auto take = [&](uint64_t size) {
@@ -40,7 +40,7 @@ struct Layout {
 };
 
 // The first byte that differs from what thread @thread of the previous rank computed, or -1.
-int64_t mismatch(const Job &job, uint64_t at, uint32_t thread)
+SIMT_DEVICE int64_t mismatch(const Job &job, uint64_t at, uint32_t thread)
 {
 	for (uint32_t i = 0; i < job.options.size / 8; i++)
 		if (simt::ld(job.at<uint64_t>(at) + i, simt::Order::acquire, simt::Scope::sys) !=
@@ -50,38 +50,35 @@ int64_t mismatch(const Job &job, uint64_t at, uint32_t thread)
 }
 
 // C24: a signal may only stand for data that the mode promises to deliver before it.
-void check_signalled(Job &job, uint64_t at, uint64_t flag, uint32_t thread)
+SIMT_DEVICE void check_signalled(Job &job, uint64_t at, uint64_t flag, uint32_t thread)
 {
 	int64_t byte = mismatch(job, at, thread);
 
 	if (byte < 0)
 		return;
-	job.memory.report("C24", "the signal of thread " + std::to_string(thread) + " of rank " +
-					 std::to_string(job.previous_pe()) + " is here, its data is not from byte " +
-					 std::to_string(byte) +
-					 "; only one queue pair keeps the two in order, and an unordered one only if "
-					 "the signal is fenced",
-			  { { thread, simt::cta_id() }, {}, job.at<uint8_t>(at + byte), job.at<uint8_t>(flag) });
+	simt::report("C24", job.at<uint8_t>(at + static_cast<uint64_t>(byte)), job.at<uint8_t>(flag),
+		     "the signal of thread %u of rank %u is here, its data is not from byte %lld; only one queue pair "
+		     "keeps the two in order, and an unordered one only if the signal is fenced",
+		     thread, job.previous_pe(), static_cast<long long>(byte));
 	simt::fail("a signal came before its data");
 }
 
-void check_block(Job &job, const Layout &place, uint32_t cta)
+SIMT_DEVICE void check_block(Job &job, const Layout &place, uint32_t cta)
 {
 	const uint64_t *words = job.at<uint64_t>(place.block_in) + cta * BLOCK_WORDS;
 
 	for (uint32_t i = 0; i < BLOCK_WORDS; i++)
 		if (simt::ld(words + i, simt::Order::acquire, simt::Scope::sys) !=
 		    pattern(job.options.seed, job.previous_pe(), 5000 + cta, i)) {
-			job.memory.report("C24", "the block of CTA " + std::to_string(cta) + " of rank " +
-							 std::to_string(job.previous_pe()) + " is announced, its word " +
-							 std::to_string(i) +
-							 " is not here; a fence comes between queue pairs",
-					  { { simt::thread_id(), cta }, {}, words + i, job.at<uint64_t>(place.blocks) + cta });
+			simt::report("C24", words + i, job.at<uint64_t>(place.blocks) + cta,
+				     "the block of CTA %u of rank %u is announced, its word %u is not here; a fence comes "
+				     "between queue pairs",
+				     cta, job.previous_pe(), i);
 			simt::fail("a block was announced before it came");
 		}
 }
 
-void lane(Job &job)
+SIMT_DEVICE void lane(Job &job)
 {
 	const Options &options = job.options;
 	Layout place(options);
@@ -120,7 +117,7 @@ void lane(Job &job)
 	shmem.get(job.previous_pe(), q, offset(place.got + mine), offset(place.out + mine), options.size);
 	shmem.quiet(job.previous_pe(), q);
 	if (int64_t byte = mismatch(job, place.got + mine, thread); byte >= 0)
-		simt::fail("what thread " + std::to_string(thread) + " fetched is wrong from byte " + std::to_string(byte));
+		simt::fail("what thread %u fetched is wrong from byte %lld", thread, static_cast<long long>(byte));
 
 	for (uint32_t i = thread % cta_threads; i < BLOCK_WORDS; i += cta_threads)
 		simt::st(job.at<uint64_t>(place.block_out) + cta * BLOCK_WORDS + i,
@@ -170,6 +167,8 @@ std::string verify(Job &job)
 
 } // namespace
 
+SIMT_LAUNCHABLE(verbs_grid, lane)
+
 const Kernel verbs_kernel = {
 	"verbs",
 	"p, put with signal, atomics with result, get, block put",
@@ -186,7 +185,7 @@ const Kernel verbs_kernel = {
 		job.messages = 6 * threads + 2 * job.options.ctas;
 		job.bytes = threads * (8 + 2 * job.options.size + 3 * 8) + 8ul * (BLOCK_WORDS + 1) * job.options.ctas;
 	},
-	lane,
+	SIMT_LANES(lane),
 	verify,
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t CELLS = 1024;  // a power of two, and more than a ring's slots in use
 
-void lane(Job &job)
+SIMT_DEVICE void lane(Job &job)
 {
 	uint32_t rounds = job.options.messages / simt::WARP_LANES;
 
@@ -42,6 +42,8 @@ std::string verify(Job &job)
 
 } // namespace
 
+SIMT_LAUNCHABLE(wrap_grid, lane)
+
 const Kernel wrap_kernel = {
 	"wrap",
 	"a warp goes round the ring many times, over the end of the index",
@@ -51,7 +53,7 @@ const Kernel wrap_kernel = {
 		job.messages = job.options.messages;
 		job.bytes = 8 * job.messages;
 	},
-	lane,
+	SIMT_LANES(lane),
 	verify,
 };
 

@@ -53,6 +53,11 @@ PREAMBLE = """\
 #include <stddef.h>
 #endif
 #include <linux/types.h>
+
+/* What the small functions below are: a compiler for other processors may need more words. */
+#ifndef VRNIC_INLINE
+#define VRNIC_INLINE static inline
+#endif
 """
 
 HELPERS = """\
@@ -62,7 +67,7 @@ HELPERS = """\
  *   63    62..60    59..56      55........32   31..............0
  *   valid reserved  queue type  QPN or CQN     next running index
  */
-static inline __u64 vrnic_doorbell(enum vrnic_doorbell_type type, __u32 number, __u32 index)
+VRNIC_INLINE __u64 vrnic_doorbell(enum vrnic_doorbell_type type, __u32 number, __u32 index)
 {
 	__u64 owner = (__u64)type << VRNIC_DB_TYPE_SHIFT;
 
@@ -71,13 +76,13 @@ static inline __u64 vrnic_doorbell(enum vrnic_doorbell_type type, __u32 number, 
 }
 
 /* Commit word of a send WQE (its first 8 bytes, little-endian): store it last, with release. */
-static inline __u64 vrnic_wqe_commit(enum vrnic_opcode opcode, __u8 flags, __u32 index)
+VRNIC_INLINE __u64 vrnic_wqe_commit(enum vrnic_opcode opcode, __u8 flags, __u32 index)
 {
 	return (__u64)index << 32 | (__u64)1 << 16 | (__u64)flags << 8 | (__u64)opcode;
 }
 
 /* remote_address of a datagram: address handle @ahn, QP @qpn at the peer. */
-static inline __u64 vrnic_datagram_address(__u32 ahn, __u32 qpn)
+VRNIC_INLINE __u64 vrnic_datagram_address(__u32 ahn, __u32 qpn)
 {
 	return (__u64)qpn << 32 | ahn;
 }
@@ -86,28 +91,28 @@ static inline __u64 vrnic_datagram_address(__u32 ahn, __u32 qpn)
  * Phase bit of an entry in a ring of 1 << @log_size slots: 1 in the first pass. @distance is the
  * entry's running index less the ring's first one (CREATE_QP start_index; 0 for CQ and EQ).
  */
-static inline __u8 vrnic_phase(__u32 distance, __u8 log_size)
+VRNIC_INLINE __u8 vrnic_phase(__u32 distance, __u8 log_size)
 {
 	return !((distance >> log_size) & 1);
 }
 
 /* Inline payload of a send WQE, VRNIC_MAX_INLINE bytes. */
-static inline __u8 *vrnic_wqe_inline(struct vrnic_wqe *wqe)
+VRNIC_INLINE __u8 *vrnic_wqe_inline(struct vrnic_wqe *wqe)
 {
 	return (__u8 *)wqe + VRNIC_WQE_INLINE_OFFSET;
 }
 
-static inline enum vrnic_wc_opcode vrnic_cqe_opcode(const struct vrnic_cqe *cqe)
+VRNIC_INLINE enum vrnic_wc_opcode vrnic_cqe_opcode(const struct vrnic_cqe *cqe)
 {
 	return (enum vrnic_wc_opcode)(cqe->opcode_phase >> 4);
 }
 
-static inline __u8 vrnic_cqe_phase(const struct vrnic_cqe *cqe)
+VRNIC_INLINE __u8 vrnic_cqe_phase(const struct vrnic_cqe *cqe)
 {
 	return cqe->opcode_phase & 1;
 }
 
-static inline __u8 vrnic_eqe_phase(const struct vrnic_eqe *eqe)
+VRNIC_INLINE __u8 vrnic_eqe_phase(const struct vrnic_eqe *eqe)
 {
 	return eqe->phase & 1;
 }
@@ -302,7 +307,7 @@ def _name_function(entry: EnumEntry) -> str:
     assert entry.c_name is not None
     lines = [
         f"/* Name of a value of enum {entry.c_name}. */",
-        f"static inline const char *{entry.c_name}_name(__u32 value)",
+        f"VRNIC_INLINE const char *{entry.c_name}_name(__u32 value)",
         "{",
         "\tswitch (value) {",
     ]
@@ -315,7 +320,7 @@ def _name_function(entry: EnumEntry) -> str:
 def _counter_name_function() -> str:
     lines = [
         "/* Name of a counter, as every view of the device prints it. */",
-        "static inline const char *vrnic_counter_name(__u32 index)",
+        "VRNIC_INLINE const char *vrnic_counter_name(__u32 index)",
         "{",
         "\tstatic const char * const names[VRNIC_COUNTERS] = {",
         *(f'\t\t"{name}",' for name, _ in registers.COUNTERS),
