@@ -24,6 +24,8 @@ FLAVOUR = "full"
 """Kernel flavour of every guest: from a small image it boots as fast as "cloud", and it can mount shares."""
 
 _ACCELERATORS = ("auto", "tcg", "kvm")
+_CHANNEL_MODULES = ("virtio_pci", "virtio_console")
+"""What the agent speaks through; some kernels have it built in."""
 _STOCK_MODULES = {
     "mlx5": ("mlx5_core", "mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm"),
     # rxe takes its CRC from the crypto interface, which no module dependency names.
@@ -114,13 +116,13 @@ class Installation:
         :raises LabFailure: it cannot be built.
         """
         programs = tuple(path for path in sorted(self.programs.iterdir()) if not path.name.startswith("."))
-        modules: tuple[str, ...] = SHARE_MODULES if shares else ()
+        modules = (*_CHANNEL_MODULES, *(SHARE_MODULES if shares else ()))
         modules += tuple(name for device in sorted(stock) for name in _STOCK_MODULES.get(device, ()))
         image = GuestImage(
             busybox=self.tree.path / "usr/bin/busybox",
             agent=self.programs / "agent",
             init=CHECKOUT / "guest/init",
-            modules=module_closure(self.kernel.modules, modules) if modules else (),
+            modules=module_closure(self.kernel.modules, modules),
             drivers=self.drivers,
             programs=tuple(path for path in programs if path.name != "agent"),
         )
