@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from emu.clock import MS
 from emu.nic.engine import Drop
 from emu.nic.work import Cause, Status
+from emu.uet.ccc import Ccc
 from emu.uet.challenge import Challenge
 from emu.uet.headers import nack
 from emu.uet.outgoing import Failure
@@ -67,6 +68,8 @@ class Contexts:
         self._paths: dict[tuple[bytes, bytes, bytes, bytes], PeerPath] = {}
         self._last_psns: dict[int, int] = {}
         self._next_number = self._bitmaps = self._full_until = 0
+        self._cccs: dict[tuple[bytes, bytes, int], Ccc] = {}
+        self._next_ccc = 0
         self._random = random.Random(seed)
         self.challenge = Challenge(self._random.randbytes(16))
 
@@ -84,14 +87,14 @@ class Contexts:
         pdc = self.pdcs.get(packet.dpdcid)
         if pdc is None:
             if request or (is_control and packet.flags & ControlFlag.AR):
-                self._refuse(NackCode.INV_DPDCID, packet)
+                self._refuse_for_good(NackCode.INV_DPDCID, packet)
             return Drop(f"there is no PDC {packet.dpdcid:#x}", "unknown_pdc")
         foreign = pdc.path.dest_ip != packet.head.source_ip or (
             packet.spdcid != pdc.peer and pdc.peer and packet.spdcid
         )
         if foreign:
             if request:
-                self._refuse(NackCode.PDC_HDR_MISMATCH, packet)
+                self._refuse_for_good(NackCode.PDC_HDR_MISMATCH, packet)
             return Drop(f"PDC {pdc.number:#x} is not the sender's", "unknown_pdc")
         return pdc
 
@@ -103,9 +106,16 @@ class Contexts:
         if pdc is None:
             return self._open(packet, key, now)
         if pdc.start_psn != packet.start_psn:
-            self._refuse(NackCode.INVALID_SYN, packet)
+            self._refuse_for_good(NackCode.INVALID_SYN, packet)
             return Drop(f"SYN with another start PSN than PDC {pdc.number:#x}")
         return pdc
+
+    def _refuse_for_good(self, code: NackCode, packet: UetPacket) -> None:
+        """Refuse in a way that ends the sender's PDC. Not a trimmed packet: it has no CRC left by which its
+        ids could be trusted, and is dropped without a word.
+        """
+        if packet.head.dscp not in self._trimmed:
+            self._refuse(code, packet)
 
     def _open(self, packet: UetPacket, key: _Key, now: int) -> Pdc | Drop:
         parameters = self._parameters
@@ -130,6 +140,11 @@ class Contexts:
         if not rod and self._bitmaps >= parameters.max_bitmaps:
             self._refuse(NackCode.NO_BITMAP, packet)
             return Drop(f"all {parameters.max_bitmaps} receive bitmaps are in use")
+        if packet.cc_state is not None:
+            ours = (packet.head.source_ip, packet.head.dest_ip, packet.cc_state >> 24)
+            if not self._fep.pacer.room(ours):
+                self._refuse(NackCode.NO_CCC_AVAIL, packet)
+                return Drop(f"all {parameters.max_cccs} congestion control contexts are in use")
         number = self._allocate(now)
         if number is None:
             self._refuse(NackCode.NO_PDC_AVAIL, packet)
@@ -254,6 +269,17 @@ class Contexts:
             attributes.hop_limit or 64,
         )
 
+    def ccc(self, pdc: Pdc, mtu: int) -> Ccc:
+        """The congestion control context of a PDC's packets, which it shares with others to that peer."""
+        key = (pdc.path.source_ip, pdc.path.dest_ip, mtu)
+        ccc = self._cccs.get(key)
+        if ccc is None:
+            # Eight bits: a peer tells those of more than 256 peers apart by our address.
+            self._next_ccc = (self._next_ccc + 1) & 0xFF
+            ccc = self._cccs[key] = Ccc(self._next_ccc, self._parameters, mtu)
+        ccc.members.add(pdc)
+        return ccc
+
     # Beginnings and ends
 
     def _add(self, pdc: Pdc) -> None:
@@ -268,6 +294,12 @@ class Contexts:
     def remove(self, pdc: Pdc, *, remember: bool = False) -> None:
         """A PDC ended. ``remember`` its key, to tell late SYN packets from a new PDC."""
         del self.pdcs[pdc.number]
+        ccc = pdc.source.ccc
+        ccc.members.discard(pdc)
+        ccc.blocked.pop(pdc, None)
+        if not ccc.members:
+            self._cccs.pop((pdc.path.source_ip, pdc.path.dest_ip, ccc.nscc.mtu), None)
+        self._fep.pacer.forget(pdc)
         if pdc.role is Role.INITIATOR:
             self.retire(pdc)
             self._last_psns[pdc.number] = pdc.source.next_psn

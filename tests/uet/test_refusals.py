@@ -204,6 +204,17 @@ def test_a_trimmed_packet(tos: int, code: NackCode) -> None:
     assert peer.answers()[-1].is_ack, "it was received before"
 
 
+def test_what_a_trimmed_packet_says_ends_no_context() -> None:
+    """Nothing protects its header any more."""
+    peer = Peer()
+    peer.write(START)
+    before = len(peer.answers())
+    peer.write(START + 1, syn=False, dest=0x4001, tos=TRIMMED)
+    peer.write(START + 1, syn=False, dest=peer.target.number, source=0x4444, tos=TRIMMED)
+    peer.write(START + 1, start=START - 64, tos=TRIMMED)
+    assert len(peer.answers()) == before
+
+
 def test_asking_for_a_packet() -> None:
     peer = Peer()
     peer.write(START)
