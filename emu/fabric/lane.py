@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 from emu.clock import NS_PER_S, Scheduler
 from emu.events import Event, EventBus, Kind
 from emu.fabric.impairments import Impairments
 from emu.fabric.port import Receiver
+from emu.fabric.run import FrameRun, RunReceiver
 from emu.wire.congestion import mark, trim
 
 __all__ = [
@@ -105,6 +106,8 @@ class Lane:
         self.impairments = impairments
         self.counters = LaneCounters()
         self.receiver: Receiver | None = None
+        self.run_receiver: RunReceiver | None = None
+        """Takes runs of frames; without it they are delivered one by one."""
         self.paused: Callable[[], bool] | None = None
         """Asked before each burst: True keeps the frames here for now, as priority flow control does."""
         self.up = True
@@ -113,7 +116,12 @@ class Lane:
         # A string seed goes through SHA-512, so it gives the same draws in every process; hash() would not.
         self._flawed = bool(impairments.loss or impairments.symbol_errors)
         self._random = random.Random(f"{impairments.seed}/{function}/{direction}")
-        self._queue: deque[tuple[int, bytes]] = deque()
+        self._looks = self._flawed or bool(
+            impairments.trim or impairments.mark or impairments.rate or impairments.jitter_ns
+        )
+        self._queue: deque[tuple[int, bytes | FrameRun]] = deque()
+        # Frames of runs in the queue, beyond one for each run.
+        self._more = 0
         self._queue_frames = queue_frames
         self._free_at = 0
         self._armed = False
@@ -138,7 +146,7 @@ class Lane:
         elif (held := self._cross(size) if self._flawed else 0) is None:
             counters.lost += 1
             self._report(frame, f"lost, as the link's loss of {impairments.loss:g} asks")
-        elif len(self._queue) >= self._queue_frames:
+        elif len(self._queue) + self._more >= self._queue_frames:
             counters.overflow += 1
             self._report(frame, f"queue full ({self._queue_frames} frames)")
         else:
@@ -160,19 +168,36 @@ class Lane:
             if not self._armed:
                 self._arm()
 
+    def send_run(self, run: FrameRun) -> bool:
+        """Accept frames for delivery together. False, and nothing done, where each has its own fate."""
+        count, octets = run.count, run.octets
+        if self._looks or not self.up or self.queued + count > self._queue_frames:
+            return False
+        if octets > MAX_FRAME * count:
+            return False
+        self.counters.frames += count
+        self.counters.octets += octets
+        delay = self.impairments.delay_ns
+        self._queue.append((self._scheduler.now() + delay if delay else 0, run))
+        self._more += count - 1
+        if not self._armed:
+            self._arm()
+        return True
+
     @property
     def queued(self) -> int:
         """Frames on the way."""
-        return len(self._queue)
+        return len(self._queue) + self._more
 
     def set_up(self, up: bool) -> None:
         """Set the link state; going down drops what is still on the way."""
         self.up = up
         if not up:
             while self._queue:
-                _, frame = self._queue.popleft()
-                self.counters.down += 1
-                self._report(frame, "link went down")
+                for frame in _frames(self._queue.popleft()[1]):
+                    self.counters.down += 1
+                    self._report(frame, "link went down")
+            self._more = 0
 
     def snapshot(self) -> dict[str, int]:
         """The counters, and ``queued`` frames at this moment, by name."""
@@ -225,21 +250,37 @@ class Lane:
             self._scheduler.call_at(now + pause_ns(self.impairments.rate), self._deliver)
             return
         try:
-            for _ in range(min(len(queue), BURST_FRAMES)):
-                # A receiver may take the link down, which empties the queue under this loop.
-                if not queue or queue[0][0] > now:
-                    break
-                _, frame = queue.popleft()
-                if self.receiver is None:
-                    self.counters.unattended += 1
-                    self._report(frame, "nothing is attached at the far end")
+            left = min(self.queued, BURST_FRAMES)
+            # A receiver may take the link down, which empties the queue under this loop.
+            while left > 0 and queue and queue[0][0] <= now:
+                _, item = queue.popleft()
+                if isinstance(item, bytes):
+                    left -= 1
+                    self._hand_over(item)
                 else:
-                    self.counters.delivered += 1
-                    self.receiver(frame)
+                    left -= item.count
+                    self._more -= item.count - 1
+                    self._hand_over_run(item)
         finally:
             self._armed = False
             if queue:
                 self._arm()
+
+    def _hand_over(self, frame: bytes) -> None:
+        if self.receiver is None:
+            self.counters.unattended += 1
+            self._report(frame, "nothing is attached at the far end")
+        else:
+            self.counters.delivered += 1
+            self.receiver(frame)
+
+    def _hand_over_run(self, run: FrameRun) -> None:
+        if self.run_receiver is None or self.receiver is None:
+            for frame in run.frames():
+                self._hand_over(frame)
+        else:
+            self.counters.delivered += run.count
+            self.run_receiver(run)
 
     def _report(self, frame: bytes, reason: str) -> None:
         if self._events.mask & Kind.FRAME_DROP.bit:
@@ -253,3 +294,7 @@ class Lane:
                     frame=frame,
                 )
             )
+
+
+def _frames(item: bytes | FrameRun) -> Iterable[bytes]:
+    return (item,) if isinstance(item, bytes) else item.frames()

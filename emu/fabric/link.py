@@ -8,12 +8,13 @@ from emu.events import Event, EventBus, Kind
 from emu.fabric.impairments import Impairments
 from emu.fabric.lane import QUEUE_FRAMES, Lane
 from emu.fabric.port import LinkWatcher, Receiver
+from emu.fabric.run import FrameRun, RunReceiver
 
 __all__ = ["Link", "LinkEnd"]
 
 
 class LinkEnd:
-    """One end of a :class:`Link`; a :class:`emu.fabric.port.Port`."""
+    """One end of a :class:`Link`; a :class:`emu.fabric.port.Port` that carries runs."""
 
     def __init__(self, name: str, outbound: Lane, inbound: Lane) -> None:
         self.name = name
@@ -28,6 +29,14 @@ class LinkEnd:
     def attach(self, receiver: Receiver) -> None:
         """Deliver arriving frames to ``receiver``; a second call replaces the first."""
         self._inbound.receiver = receiver
+
+    def send_run(self, run: FrameRun) -> bool:
+        """Put ``run`` on the link as a whole. False when its frames must go one by one."""
+        return self._outbound.send_run(run)
+
+    def attach_runs(self, receiver: RunReceiver) -> None:
+        """Deliver arriving runs to ``receiver``; without one their frames come one by one."""
+        self._inbound.run_receiver = receiver
 
     def detach(self) -> None:
         """Drop arriving frames from now on (counted as ``unattended``)."""

@@ -33,6 +33,10 @@ class FrameRun(Protocol):
     def dest_qpn(self) -> int:
         """Queue pair all of them are addressed to (24 bits)."""
 
+    @property
+    def source_mac(self) -> bytes:
+        """Where all of them come from."""
+
     def frames(self) -> Iterator[bytes]:
         """The frames one by one, exactly as they would have been sent."""
 

@@ -29,6 +29,7 @@ from emu.fabric.impairments import Impairments
 from emu.fabric.lane import QUEUE_FRAMES
 from emu.fabric.link import Link, LinkEnd
 from emu.fabric.pfc import PauseSource, PfcPort
+from emu.fabric.run import FrameRun
 from emu.wire.pause import priority_of
 
 __all__ = ["MAX_ADDRESSES", "Switch", "SwitchCounters", "SwitchPort", "Trunk"]
@@ -86,7 +87,11 @@ class SwitchPort:
             # Else the queue at the other end of the trunk asks, and fills meanwhile.
             inbound = link.forward if end is link.far else link.backward
             inbound.paused = switch.crowded
+        # Where the switch queues or pauses, it looks at every frame.
+        self.send_run = end.send_run if egress is None and trunk is None and pauses is None else None
         end.attach(self._arrived)
+        if self.send_run is not None:
+            end.attach_runs(self._arrived_run)
         end.watch(self._link_changed)
 
     @property
@@ -108,6 +113,9 @@ class SwitchPort:
 
     def _arrived(self, frame: bytes) -> None:
         self._switch.forward(self._origin, frame)
+
+    def _arrived_run(self, run: FrameRun) -> None:
+        self._switch.forward_run(self, run)
 
     def _link_changed(self, up: bool) -> None:
         if not up:
@@ -335,6 +343,17 @@ class Switch:
                 if port is not source and port.up:
                     port.send(frame)
                     self._hold_back(source, port, frame)
+
+    def forward_run(self, source: SwitchPort, run: FrameRun) -> None:
+        """As :meth:`forward`, together where a known port takes them so."""
+        self._learn(run.source_mac, source)
+        known = self._table.get(run.dest_mac)
+        other = known if isinstance(known, SwitchPort) and known is not source else None
+        if other is not None and other.send_run is not None and other.send_run(run):
+            self.counters.forwarded += run.count
+            return
+        for frame in run.frames():
+            self.forward(source, frame)
 
     def _hold_back(self, source: SwitchPort | Trunk, target: SwitchPort | Trunk, frame: bytes) -> None:
         """Pause the sender's priority while too much waits for ``target``, where it takes such frames."""

@@ -68,6 +68,11 @@ class PacketRun:
         return self._path.dest_mac
 
     @property
+    def source_mac(self) -> bytes:
+        """Where the frames come from."""
+        return self._path.source_mac
+
+    @property
     def source_ip(self) -> bytes:
         """4 or 16 bytes in network order."""
         return self._path.source_ip
