@@ -8,13 +8,15 @@ and they build complete packets::
         / roce.RETH(va=0x1000, rkey=0x203, dmalen=5) / b"hello"
 
 ``padcount``, the pad bytes and ``icrc`` are computed unless given. A dissected packet keeps the ones it came
-with; ``del packet[BTH].icrc`` has it computed anew, :func:`icrc_ok` tells whether it is right. The UDP
-checksum defaults to 0 as NICs send it. For ``answers`` on whole packets set ``conf.checkIPsrc = False``: RoCE
-answers come from another source port than the request went to.
+with; ``packet[BTH].icrc_right`` says whether the ICRC was right (None where that cannot be known), as does its
+summary, and ``del packet[BTH].icrc`` has it computed anew. :func:`icrc_ok` judges bytes. The UDP checksum
+defaults to 0 as NICs send it. For ``answers`` on whole packets set ``conf.checkIPsrc = False``: RoCE answers
+come from another source port than the request went to.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from scapy.error import warning
@@ -144,6 +146,19 @@ class BTH(_Chained):
         _PadField("pad", None),
     ]
 
+    icrc_right: bool | None = None
+    """Of a dissected packet: whether it came with the right ICRC. None without IP and UDP below, or when it
+    was built here.
+    """
+
+    def post_dissection(self, pkt: Packet) -> None:
+        """The whole packet is taken apart: judge its ICRC by the bytes it came in."""
+        udp = self.underlayer
+        network = udp.underlayer if isinstance(udp, UDP) else None
+        if isinstance(network, IP | IPv6) and network.original:
+            with suppress(ValueError):
+                self.icrc_right = icrc_ok(bytes(network.original))
+
     @property
     def info(self) -> OpcodeInfo | None:
         """The opcode's table entry, None for an opcode that is not defined."""
@@ -211,7 +226,8 @@ class BTH(_Chained):
             for flag, is_set in (("A", self.ackreq), ("SE", self.solicited), ("BECN", self.becn))
             if is_set
         )
-        return f"{name} qpn={self.dqpn:#x} psn={self.psn}{flags}", [UDP]
+        wrong = " wrong ICRC" if self.icrc_right is False else ""
+        return f"{name} qpn={self.dqpn:#x} psn={self.psn}{flags}{wrong}", [UDP]
 
 
 class RETH(_Chained):

@@ -71,6 +71,33 @@ def test_a_corrupt_frame_dissects_and_is_told_apart() -> None:
     assert not roce.icrc_ok(bytes(damaged[14:]))
 
 
+_TAG = bytes.fromhex("8100a005")
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("tags", [0, 1, 2])
+def test_the_icrc_is_judged_on_dissection(name: str, tags: int) -> None:
+    frame = FRAMES[name][:12] + _TAG * tags + FRAMES[name][12:]
+    good = Ether(frame)
+    assert good[roce.BTH].icrc_right is True
+    assert "wrong ICRC" not in good.summary()
+    # A bit of the PSN, of the payload or a header, and of the ICRC itself; one that may change on the way.
+    bth = len(frame) - len(bytes(good[UDP].payload))
+    for at, right in ((bth + 11, False), (len(frame) - 5, False), (len(frame) - 1, False), (bth + 4, True)):
+        changed = bytearray(frame)
+        changed[at] ^= 0x40
+        judged = Ether(bytes(changed))
+        assert judged[roce.BTH].icrc_right is right
+        assert ("wrong ICRC" in judged.summary()) is not right
+    assert Ether(frame + bytes(8))[roce.BTH].icrc_right is True, "padding is no part of it"
+
+
+def test_what_was_built_or_lies_on_nothing_is_not_judged() -> None:
+    assert BUILT["T1"][roce.BTH].icrc_right is None
+    assert roce.BTH(bytes(Ether(FRAMES["T1"])[roce.BTH])).icrc_right is None
+    assert Ether(FRAMES["T1"][:44])[UDP].summary() != ""
+
+
 def test_trailing_ethernet_padding_is_no_part_of_the_packet() -> None:
     packet = Ether(FRAMES["T1"] + bytes(6))
     assert packet[Raw].load == b"hello"
