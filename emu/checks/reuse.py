@@ -36,15 +36,15 @@ CHECKS = (
         "QPN, index, address of the payload; with hints the lane that writes",
         "Nothing: a retransmission sends what is there then.",
         "Wait for the completion, not for the doorbell; wait for a free slot before reserving it.",
-        limits="The device compares the payload of a message of one packet at its completion, of longer ones "
+        limits="The device compares payload of one piece of memory: of one packet at its completion, of more "
         "when it sends them again. What READs and atomics bring is watched with hints only.",
     ),
 )
 
 LONGEST = 4096
 """Bytes of a payload that are compared at its completion."""
-KEPT = 4096
-"""Checksums kept for each queue pair: pieces of long messages beyond it are not compared."""
+KEPT = 1024
+"""Checksums kept of each message: pieces beyond it are not compared."""
 _PAYLOAD = frozenset((Opcode.WRITE, Opcode.WRITE_IMM, Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV))
 
 
@@ -57,8 +57,10 @@ class _Flight:
         self.bursts: deque[tuple[int, int, bytes]] = deque()
         """First index, slots, bytes."""
         self.requests: deque[SendRequest] = deque()
-        self.sums: dict[tuple[int, int], int] = {}
-        """Checksum of each piece that was sent, by address and length."""
+        self.sums: dict[int, dict[tuple[int, int], int]] = {}
+        """By identity of a gather list that :attr:`requests` keeps: checksum of each piece that was sent, by
+        offset and length.
+        """
 
 
 class ReuseWatch:
@@ -89,20 +91,22 @@ class ReuseWatch:
             flight = self._flights[qp.number] = _Flight()
         if self.slots:
             flight.bursts.append((first, count, burst))
-        requests = flight.requests
+        requests, sums = flight.requests, flight.sums
         for request in found:
             if not isinstance(request, SendRequest):
                 break
             requests.append(request)
+            if request.sges and request.opcode in _PAYLOAD:
+                sums[id(request.sges)] = {}
 
     def gathered(self, qpn: int, sges: list[Sge], offset: int, data: bytes) -> None:
         """Payload was read to be sent, perhaps again."""
         flight = self._flights.get(qpn)
-        if flight is None or not sges:
+        sums = None if flight is None else flight.sums.get(id(sges))
+        if flight is None or sums is None:
             return
-        piece = (sges[0].address + offset, len(data))
+        piece = (offset, len(data))
         total = crc32(data)
-        sums = flight.sums
         before = sums.get(piece)
         if before is None:
             if len(sums) < KEPT:
@@ -110,13 +114,14 @@ class ReuseWatch:
         elif before != total:
             sums[piece] = total
             index = self._owner(flight, sges)
+            address = sges[0].address + offset
             self._checks.report(
                 Rule.C05_REUSE,
-                f"QP {qpn:#x}: the {len(data)} bytes of payload at {piece[0]:#x} are sent again and changed "
+                f"QP {qpn:#x}: the {len(data)} bytes of payload at {address:#x} are sent again and changed "
                 "meanwhile; leave a payload alone until its completion was seen",
                 qpn=qpn,
                 index=index,
-                address=piece[0],
+                address=address,
             )
 
     def completing(self, qp: QueuePair, completion: Completion) -> None:
@@ -130,12 +135,11 @@ class ReuseWatch:
         while requests and ahead(requests[0].index, index) <= 0:
             request = requests.popleft()
             end = (request.index + request.slots) & MASK
-            if self.payload and request.opcode in _PAYLOAD and request.inline is None and request.sges:
-                self._compare_payload(qp, flight, request)
+            sums = flight.sums.pop(id(request.sges), None)
+            if sums and self.payload:
+                self._compare_payload(qp, sums, request)
         if self.slots:
             self._compare_slots(qp, flight, end)
-        if not requests:
-            flight.sums.clear()
 
     def _compare_slots(self, qp: QueuePair, flight: _Flight, end: int) -> None:
         size = qp.sq.slot_size
@@ -170,10 +174,9 @@ class ReuseWatch:
             address=address,
         )
 
-    def _compare_payload(self, qp: QueuePair, flight: _Flight, request: SendRequest) -> None:
+    def _compare_payload(self, qp: QueuePair, sums: dict[tuple[int, int], int], request: SendRequest) -> None:
         sge = request.sges[0]
-        piece = (sge.address, request.length)
-        total = flight.sums.pop(piece, None)
+        total = sums.get((0, request.length))
         if total is None or request.length > LONGEST or len(request.sges) > 1:
             return
         region = self._nic.keys.region(sge.lkey)
