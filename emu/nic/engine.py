@@ -64,6 +64,7 @@ class AsyncEvent(enum.IntEnum):
     DEVICE_FATAL = 8
     PORT_ACTIVE = 9
     PORT_ERR = 10
+    SRQ_ERR = 14
     SRQ_LIMIT_REACHED = 15
     QP_LAST_WQE_REACHED = 16
 

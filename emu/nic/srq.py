@@ -60,6 +60,7 @@ class SharedReceiveQueue:
         self.users: set[int] = set()
         """Numbers of the queue pairs that receive here."""
         self._head = 0
+        self._failed = False
 
     def take(self) -> ReceiveRequest | None:
         """The next element, None when there is none. :raises ProtectionError: it cannot be read."""
@@ -71,9 +72,11 @@ class SharedReceiveQueue:
             slot = self._head
             following, sges = self._format.shared(slot, self.ring.read(slot, 1))
         except BusError as error:
-            raise ProtectionError(
-                f"shared receive queue {self.number}: {error}", cause=Cause.BUS_ERROR
-            ) from None
+            text = f"shared receive queue {self.number}: {error}"
+            if not self._failed:
+                self._failed = True
+                self._raise(AsyncEvent.SRQ_ERR, text)
+            raise ProtectionError(text, cause=Cause.BUS_ERROR) from None
         self._head = following & self.ring.mask
         self.taken = (self.taken + 1) & MASK
         self._watch_limit()
@@ -101,7 +104,10 @@ class SharedReceiveQueue:
         if (self.posted - self.taken) & MASK >= self.limit:
             return
         limit, self.limit = self.limit, 0
-        eq = self._platform.routes.about_object(AsyncEvent.SRQ_LIMIT_REACHED, None)
+        text = f"shared receive queue {self.number} has fewer than {limit} elements"
+        self._raise(AsyncEvent.SRQ_LIMIT_REACHED, text)
+
+    def _raise(self, event: AsyncEvent, text: str) -> None:
+        eq = self._platform.routes.about_object(event, None)
         if eq is not None:
-            text = f"shared receive queue {self.number} has fewer than {limit} elements"
-            eq.post(AsyncEvent.SRQ_LIMIT_REACHED, self.number, text)
+            eq.post(event, self.number, text)

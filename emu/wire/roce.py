@@ -8,8 +8,8 @@ and they build complete packets::
         / roce.RETH(va=0x1000, rkey=0x203, dmalen=5) / b"hello"
 
 ``padcount``, the pad bytes and ``icrc`` are computed unless given. A dissected packet keeps the ones it came
-with; ``packet[BTH].icrc_right`` says whether the ICRC was right (None where that cannot be known), as does its
-summary, and ``del packet[BTH].icrc`` has it computed anew. :func:`icrc_ok` judges bytes. The UDP checksum
+with; ``packet[BTH].icrc_right`` says whether the ICRC was right (None where that cannot be known), as does
+its summary, and ``del packet[BTH].icrc`` has it computed anew. :func:`icrc_ok` judges bytes. The UDP checksum
 defaults to 0 as NICs send it. For ``answers`` on whole packets set ``conf.checkIPsrc = False``: RoCE answers
 come from another source port than the request went to.
 """

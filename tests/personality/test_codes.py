@@ -17,7 +17,7 @@ from emu.nic.work import Cause
 from emu.personality.vrnic.contract import codes
 from emu.personality.vrnic.contract.registers import COUNTERS
 
-SHARED_RECEIVES = ("SRQ_LIMIT_REACHED", "QP_LAST_WQE_REACHED")
+SHARED_RECEIVES = ("SRQ_ERR", "SRQ_LIMIT_REACHED", "QP_LAST_WQE_REACHED")
 
 
 def numbers(kind: type[enum.IntEnum]) -> dict[str, int]:

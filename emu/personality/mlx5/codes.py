@@ -169,6 +169,7 @@ class EventCode(enum.IntEnum):
     COMMAND = 0x0A
     WQ_INVALID_REQUEST = 0x10
     WQ_ACCESS_ERROR = 0x11
+    SRQ_ERROR = 0x12
     SRQ_LAST_WQE = 0x13
     SRQ_LIMIT = 0x14
 

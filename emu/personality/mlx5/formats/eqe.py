@@ -40,6 +40,7 @@ EVENTS: dict[AsyncEvent, EventCode] = {
     AsyncEvent.QP_REQ_ERR: EventCode.WQ_INVALID_REQUEST,
     AsyncEvent.QP_ACCESS_ERR: EventCode.WQ_ACCESS_ERROR,
     AsyncEvent.QP_LAST_WQE_REACHED: EventCode.SRQ_LAST_WQE,
+    AsyncEvent.SRQ_ERR: EventCode.SRQ_ERROR,
     AsyncEvent.SRQ_LIMIT_REACHED: EventCode.SRQ_LIMIT,
     AsyncEvent.DEVICE_FATAL: EventCode.INTERNAL_ERROR,
     AsyncEvent.PORT_ACTIVE: EventCode.PORT_CHANGE,
@@ -74,6 +75,6 @@ class EventFormat:
             return _entry(eq, code, _AT_8.pack(_PORT_ONE), active)
         if code is EventCode.CQ_ERROR:
             return _entry(eq, code, _CQ.pack(number, _CQ_OVERRUN))
-        if code is EventCode.SRQ_LIMIT:
+        if code in (EventCode.SRQ_LIMIT, EventCode.SRQ_ERROR):
             return _entry(eq, code, _QUEUE.pack(_SHARED_RECEIVE, number))
         return _entry(eq, code, _AT_24.pack(number))
