@@ -156,7 +156,6 @@ class Doorbells:
         if context is None or context.hints is None:
             self._ignore(Rule.C29_UNSUPPORTED, f"page {page} has no hint ring; SET_HINTS makes one")
             return
-        self._counters.doorbells += 1
         if watch is not None:
             watch.drain(context)
 

@@ -69,7 +69,9 @@ void Hints::spoil(simt::Random &random)
 
 void Hints::ring()
 {
-	if (!on())
+	auto *header = reinterpret_cast<struct vrnic_hint_header *>(ring_.map);
+
+	if (!on() || producer_ == le32toh(__atomic_load_n(&header->consumer, __ATOMIC_ACQUIRE)))
 		return;
 	// The entries may be in a write-combining buffer.
 	__sync_synchronize();
