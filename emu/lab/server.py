@@ -23,6 +23,7 @@ from emu.fabric.switch import Switch
 from emu.gpu.function import Gpu, build_gpu
 from emu.lab.carrier import Carrier, uet_parameters
 from emu.lab.checks import LabChecks
+from emu.lab.collector import QuietCollector
 from emu.lab.devices import NicDevice, builder_of
 from emu.lab.links import Links
 from emu.lab.runner import network_paths, socket_path
@@ -80,6 +81,7 @@ class LabServer:
 
     def run(self) -> None:
         """Serve until SIGINT, SIGTERM or a ``stop`` on the control socket. Main thread only."""
+        QuietCollector(self.loop, self._count_objects).start()
         with self.loop.signals():
             self.loop.run()
 
@@ -95,6 +97,10 @@ class LabServer:
         if self.capture is not None:
             self.capture.close()
         self.loop.close()
+
+    def _count_objects(self) -> int:
+        """Objects that guests made, of all NICs."""
+        return sum(sum(dataclasses.astuple(device.nic.objects())) for device in self.nics.values())
 
     def _build(self) -> None:
         hierarchies = {node.name: Hierarchy() for node in self.lab.nodes}

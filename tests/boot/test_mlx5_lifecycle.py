@@ -123,6 +123,7 @@ def test_the_driver_unbound_under_traffic(pair: LabRunner) -> None:
     works(pair)
 
 
+@full
 def test_the_drivers_unloaded_under_traffic(pair: LabRunner) -> None:
     stream = Stream(pair)
     # A module that a process uses stays; the peer goes on writing to a queue pair that is no more.
@@ -136,6 +137,7 @@ def test_the_drivers_unloaded_under_traffic(pair: LabRunner) -> None:
     works(pair)
 
 
+@full
 def test_the_nic_removed_under_traffic_and_found_again(pair: LabRunner) -> None:
     stream = Stream(pair)
     pair[VICTIM].run(f"echo 1 > {NIC}/remove", 60).check()
@@ -154,6 +156,7 @@ def test_the_guest_reboots_under_traffic(pair: LabRunner) -> None:
     works(pair)
 
 
+@full
 def test_the_guest_killed_under_traffic_and_a_new_one(pair: LabRunner) -> None:
     stream = Stream(pair)
     victim = pair[VICTIM]
@@ -167,6 +170,7 @@ def test_the_guest_killed_under_traffic_and_a_new_one(pair: LabRunner) -> None:
     works(pair)
 
 
+@full
 def test_a_nic_plugged_into_a_running_guest(pair: LabRunner) -> None:
     victim = pair[VICTIM]
     victim.shutdown()
