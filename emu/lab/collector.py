@@ -53,7 +53,7 @@ class QuietCollector:
         """Move what has come to stay; let the collector see again what has mostly gone."""
         now = self._count()
         if self._collections() < self._awaited:
-            # What was destroyed has to be collected before anything is moved again, or it would stay for ever.
+            # What was destroyed has to be collected before anything is moved again, or it would stay.
             pass
         elif now > self._frozen + max(GROWTH, self._frozen // 4):
             self._move(now)
