@@ -22,6 +22,7 @@ from emu.nic.work import Access, Cause, Completion, CompletionOpcode, QpState, R
 from emu.pcie.bus import BusError
 
 if TYPE_CHECKING:
+    from emu.nic.cq import CompletionQueue
     from emu.nic.qp import QueuePair
     from emu.nic.submission import Submission
 
