@@ -256,7 +256,11 @@ class Lane:
                 _, item = queue.popleft()
                 if isinstance(item, bytes):
                     left -= 1
-                    self._hand_over(item)
+                    if self.receiver is None:
+                        self._leave_unattended(item)
+                    else:
+                        self.counters.delivered += 1
+                        self.receiver(item)
                 else:
                     left -= item.count
                     self._more -= item.count - 1
@@ -266,21 +270,21 @@ class Lane:
             if queue:
                 self._arm()
 
-    def _hand_over(self, frame: bytes) -> None:
-        if self.receiver is None:
-            self.counters.unattended += 1
-            self._report(frame, "nothing is attached at the far end")
-        else:
-            self.counters.delivered += 1
-            self.receiver(frame)
-
     def _hand_over_run(self, run: FrameRun) -> None:
-        if self.run_receiver is None or self.receiver is None:
-            for frame in run.frames():
-                self._hand_over(frame)
-        else:
+        if self.run_receiver is not None and self.receiver is not None:
             self.counters.delivered += run.count
             self.run_receiver(run)
+            return
+        for frame in run.frames():
+            if self.receiver is None:
+                self._leave_unattended(frame)
+            else:
+                self.counters.delivered += 1
+                self.receiver(frame)
+
+    def _leave_unattended(self, frame: bytes) -> None:
+        self.counters.unattended += 1
+        self._report(frame, "nothing is attached at the far end")
 
     def _report(self, frame: bytes, reason: str) -> None:
         if self._events.mask & Kind.FRAME_DROP.bit:
