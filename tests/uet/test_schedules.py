@@ -28,7 +28,7 @@ from emu.uet.pdc import Pdc
 from emu.uet.psn import distance
 from emu.uet.tss_keys import SecureDomain
 from emu.wire.congestion import trim
-from emu.wire.uet_names import AckFlag, PdsType
+from emu.wire.uet_names import AckFlag, CtlType, PdsType
 from emu.wire.uet_profile import Profile, Trailer
 from tests.roce.bench import BASE, LKEY, RKEY
 from tests.uet.bench import LATENCY, Impairment, Nic, decode, pair
@@ -103,6 +103,11 @@ PARAMETERS = {
 }
 
 
+def latest(first: int, second: int) -> int:
+    """The later of two PSNs."""
+    return second if distance(second, first) > 0 else first
+
+
 class Watch:
     """Sees every packet that an endpoint takes and sends, in the clear, and checks what must never happen.
 
@@ -119,6 +124,9 @@ class Watch:
         self._acked: dict[int, int] = {}
         self._clear: dict[int, int] = {}
         self._cack: dict[int, int] = {}
+        self._answered: dict[int, int] = {}
+        self.closes: dict[int, set[int]] = {}
+        self._fep = fep
         self.kinds: set[int] = set()
         fep.host = self
         fep.request = self.request  # type: ignore[method-assign]
@@ -144,7 +152,9 @@ class Watch:
             self._evs.add(packet.ev)
             if packet.is_ack and not packet.flags & ACK_P:
                 known = self._acked.get(packet.dpdcid, packet.psn)
-                self._acked[packet.dpdcid] = max(known, packet.psn, key=lambda psn: distance(psn, known))
+                self._acked[packet.dpdcid] = latest(known, packet.psn)
+                told = latest(packet.psn, packet.psn + packet.offset & 0xFFFFFFFF)
+                self._answered[packet.dpdcid] = latest(self._answered.get(packet.dpdcid, told), told)
         return packet
 
     def send(self, frame: bytes, qpn: int | None) -> None:
@@ -153,12 +163,17 @@ class Watch:
         self.kinds.add(packet.kind)
         if packet.is_request:
             self._sends(packet)
+        elif packet.kind == PdsType.CP and packet.following == CtlType.CLOSE_CMD:
+            self.closes.setdefault(packet.spdcid, set()).add(packet.psn)
         elif packet.is_ack:
             assert packet.spdcid and packet.dpdcid
             if not packet.flags & ACK_P:
                 last = self._cack.get(packet.spdcid, packet.psn)
                 assert distance(packet.psn, last) >= 0, "CACK went back"
                 self._cack[packet.spdcid] = packet.psn
+                pdc = self._fep.pdcs.get(packet.spdcid)
+                waiting = [] if pdc is None else list(pdc.destination.stored)
+                assert all(distance(psn, packet.psn) > 0 for psn in waiting), "CACK passed a stored answer"
         if packet.is_ack or packet.is_nack or packet.kind == PdsType.RUDI_RESP:
             assert packet.ev in self._evs, "an answer goes the way of what it answers"
         self._host.send(frame, qpn)
@@ -170,6 +185,8 @@ class Watch:
         clear = packet.psn + packet.offset & 0xFFFFFFFF
         assert distance(clear, self._clear.get(number, clear)) >= 0, "CLEAR_PSN went back"
         self._clear[number] = clear
+        if number in self._answered:
+            assert distance(clear, self._answered[number]) <= 0, "cleared what nobody answered"
         highest = self._highest.get(number)
         if highest is None or distance(packet.psn, highest) > 0:
             self._highest[number] = packet.psn
@@ -227,6 +244,9 @@ def play(
         assert inbox[at : at + len(octets)] == octets
     assert b.host.atomics == adds
     assert not a.nic.fep.pdcs
+    # What is written after a long silence may find the context closed, and opens another.
+    assert all(len(psns) == 1 for psns in watches[0].closes.values()), "a context closes once"
+    assert len(watches[0].closes) >= bool(work and transport is not Transport.UET_RUDI)
     # A close command that is lost for good leaves the target's end; it goes when its room is needed.
     assert len(b.nic.fep.pdcs) <= 1
     net.scheduler.run()
