@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from emu.clock import MS
 from emu.nic.engine import Drop
 from emu.nic.work import Cause, Status
+from emu.uet.ccc import Ccc
 from emu.uet.challenge import Challenge
 from emu.uet.headers import nack
 from emu.uet.outgoing import Failure
@@ -67,6 +68,8 @@ class Contexts:
         self._paths: dict[tuple[bytes, bytes, bytes, bytes], PeerPath] = {}
         self._last_psns: dict[int, int] = {}
         self._next_number = self._bitmaps = self._full_until = 0
+        self._cccs: dict[tuple[bytes, bytes, int], Ccc] = {}
+        self._next_ccc = 0
         self._random = random.Random(seed)
         self.challenge = Challenge(self._random.randbytes(16))
 
@@ -137,6 +140,11 @@ class Contexts:
         if not rod and self._bitmaps >= parameters.max_bitmaps:
             self._refuse(NackCode.NO_BITMAP, packet)
             return Drop(f"all {parameters.max_bitmaps} receive bitmaps are in use")
+        if packet.cc_state is not None:
+            ours = (packet.head.source_ip, packet.head.dest_ip, packet.cc_state >> 24)
+            if not self._fep.pacer.room(ours):
+                self._refuse(NackCode.NO_CCC_AVAIL, packet)
+                return Drop(f"all {parameters.max_cccs} congestion control contexts are in use")
         number = self._allocate(now)
         if number is None:
             self._refuse(NackCode.NO_PDC_AVAIL, packet)
@@ -261,6 +269,17 @@ class Contexts:
             attributes.hop_limit or 64,
         )
 
+    def ccc(self, pdc: Pdc, mtu: int) -> Ccc:
+        """The congestion control context of a PDC's packets, which it shares with others to that peer."""
+        key = (pdc.path.source_ip, pdc.path.dest_ip, mtu)
+        ccc = self._cccs.get(key)
+        if ccc is None:
+            # Eight bits: a peer tells those of more than 256 peers apart by our address.
+            self._next_ccc = (self._next_ccc + 1) & 0xFF
+            ccc = self._cccs[key] = Ccc(self._next_ccc, self._parameters, mtu)
+        ccc.members.add(pdc)
+        return ccc
+
     # Beginnings and ends
 
     def _add(self, pdc: Pdc) -> None:
@@ -275,6 +294,14 @@ class Contexts:
     def remove(self, pdc: Pdc, *, remember: bool = False) -> None:
         """A PDC ended. ``remember`` its key, to tell late SYN packets from a new PDC."""
         del self.pdcs[pdc.number]
+        ccc = pdc.source.ccc
+        ccc.members.discard(pdc)
+        ccc.blocked.pop(pdc, None)
+        # What it had on the way is not any more.
+        ccc.wake()
+        if not ccc.members:
+            self._cccs.pop((pdc.path.source_ip, pdc.path.dest_ip, ccc.nscc.mtu), None)
+        self._fep.pacer.forget(pdc)
         if pdc.role is Role.INITIATOR:
             self.retire(pdc)
             self._last_psns[pdc.number] = pdc.source.next_psn

@@ -20,6 +20,7 @@ from emu.uet.outgoing import Verdict, Work
 from emu.uet.packet import Parser, UetPacket
 from emu.uet.parameters import Parameters
 from emu.uet.pdc import Pdc
+from emu.uet.rccc import CreditPacer
 from emu.uet.rudi import Rudi
 from emu.uet.tss import SecuredHost, Tss
 from emu.uet.turns import Turns
@@ -58,6 +59,7 @@ class Fep:
     def _forget(self) -> None:
         self.contexts = Contexts(self, self.seed)
         self.rudi = Rudi(self)
+        self.pacer = CreditPacer(self)
         self._ids: dict[int, Work] = {}
         self._next_id = 0
         self._starved: deque[tuple[UetEngine, Work]] = deque()
@@ -91,6 +93,7 @@ class Fep:
         """Forget everything, without a word to peers, whose PDCs find out by the NACKs they get."""
         self.contexts.abandon()
         self.rudi.stop()
+        self.pacer.stop()
         self._engines.clear()
         self._datagrams.clear()
         self.turns.clear()

@@ -9,6 +9,7 @@ import struct
 from dataclasses import dataclass
 
 from emu.wire.uet_names import (
+    CcType,
     CtlType,
     NackCode,
     NextHeader,
@@ -22,6 +23,7 @@ from emu.wire.uet_names import (
 
 __all__ = [
     "ATOMIC_EXTENSION",
+    "CC_STATE",
     "COMPARE_SWAP",
     "CONTROL",
     "DATA_RESPONSE",
@@ -54,6 +56,8 @@ _HD = int(SesFlag.HD)
 _SOM = int(SesFlag.SOM)
 PDS_REQUEST = struct.Struct(">HhIHH")
 """Prologue, clear (or ack) PSN offset, PSN (or CACK_PSN), spdcid, dpdcid: requests, ACKs."""
+CC_STATE = struct.Struct(">I")
+"""Behind a request's: CCC id 8, credit target 24."""
 PDS_ACK_CC = struct.Struct(">HHIHHBBhQHBBHH")
 """As a request's, then CC type, MPR, SACK offset, SACK bitmap, service time, window penalty, received
 bytes (8 and 16 bits), out-of-order count."""
@@ -127,20 +131,26 @@ def ack_cc(
     service_time: int,
     received: int,
     out_of_order: int,
+    credit: int | None = None,
 ) -> bytes:
-    """ACK_CC with NSCC state. ``word`` is ack_psn_offset or probe_opaque, ``received`` units of 256 bytes."""
+    """ACK_CC with NSCC state, or with ``credit`` instead. ``word`` is ack_psn_offset or probe_opaque,
+    ``received`` units of 256 bytes.
+    """
+    third = cc_type = 0
+    if credit is not None:
+        cc_type, service_time, third, received = CcType.CREDIT << 4, credit >> 8, credit & 0xFF, 0
     return PDS_ACK_CC.pack(
         prologue(PdsType.ACK_CC, next_header, flags),
         word & 0xFFFF,
         cack,
         source,
         dest,
-        0,
+        cc_type,
         mpr,
         sack_offset,
         sack_bitmap,
         service_time,
-        0,
+        third,
         received >> 16 & 0xFF,
         received & 0xFFFF,
         out_of_order,

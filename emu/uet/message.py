@@ -56,6 +56,8 @@ _EOM = int(SesFlag.EOM)
 _HD = int(SesFlag.HD)
 _REL = int(SesFlag.REL)
 _SOM = int(SesFlag.SOM)
+_HEADERS = 160
+"""Nominal bytes of a request packet beside its payload, at most."""
 IMMEDIATE = 1 << 32
 SOLICITED = 1 << 33
 INVALIDATE = 1 << 34
@@ -234,6 +236,12 @@ class Message:
         self.code = 0
         self.done = False
         self.failure: Failure | None = None
+
+    @property
+    def remaining(self) -> int:
+        """Nominal bytes of the packets still to be made, or a little more."""
+        payload = self._mtu if self.request.opcode in _PAYLOAD else 0
+        return (self._packets - self._cursor) * (payload + _HEADERS)
 
     @property
     def reads(self) -> bool:

@@ -41,6 +41,11 @@ class Notice:
         self.message_id = 0
         self.pdc: Pdc | None = None
 
+    @property
+    def remaining(self) -> int:
+        """Nominal bytes of the packets still to be made, or a little more."""
+        return 160 if self._left else 0
+
     def next(self) -> Outgoing | None:
         """The packet, once."""
         if not self._left:

@@ -22,7 +22,6 @@ _AVERAGE_WEIGHT = 0.05
 """Of a new delay in the average; no source gives it. With a quarter of it the average lags so far behind the
 queue that two flows drift apart and an incast of sixteen takes three times as long.
 """
-_COUNTER = 1 << 24
 _NEVER = 1 << 62
 
 
@@ -57,7 +56,6 @@ class Nscc:
         self._bytes_to_ignore = self._bytes_ignored = 0
         self._last_adjust = self._last_decrease = 0
         self.average_delay = 0.0
-        self._last_counter = 0
 
     def allows(self, inflight: int) -> bool:
         """Whether one more packet may leave while ``inflight`` bytes are on the way."""
@@ -72,19 +70,13 @@ class Nscc:
         now: int,
         inflight: int,
         *,
-        received: int,
+        newly: int,
         marked: bool,
         sample: int | None,
     ) -> None:
-        """Feed one ACK: the peer's ``received`` counter (units of 256 bytes, 24 bits), its mark, and the
-        round-trip ``sample`` it gives (None: no valid one).
+        """Feed one ACK: the bytes that it tells of as ``newly`` received, its mark, and the round-trip
+        ``sample`` it gives (None: no valid one).
         """
-        newly = (received - self._last_counter) % _COUNTER
-        if newly >= _COUNTER // 2:
-            newly = 0
-        else:
-            self._last_counter = received
-        newly *= 256
         self._bytes_ignored += newly
         self._received += newly
         self._achieved += newly

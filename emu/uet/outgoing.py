@@ -48,6 +48,10 @@ class Stream(Protocol):
 
     qpn: int | None
 
+    @property
+    def remaining(self) -> int:
+        """Nominal bytes of the packets still to be made, or a little more."""
+
     def next(self) -> Outgoing | None:
         """The next packet; None after the last one, or when the message cannot go on."""
 

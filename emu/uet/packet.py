@@ -10,7 +10,7 @@ from emu.uet.headers import CONTROL, PDS_ACK_CC, PDS_REQUEST, PDS_SIZES
 from emu.uet.path import ENTROPY_SIZE
 from emu.wire.frame import ETHERNET_SIZE, ETHERTYPE_IPV4, ETHERTYPE_IPV6
 from emu.wire.headers import UDP_SIZE
-from emu.wire.uet_names import UET_PORT, AckFlag, PdsType, RequestFlag
+from emu.wire.uet_names import UET_PORT, AckFlag, CcType, PdsType, RequestFlag
 from emu.wire.uet_profile import DEFAULT, Profile, Trailer
 from emu.wire.uet_trailer import CRC_SIZE, packet_crc_ok
 
@@ -26,7 +26,7 @@ _EPSN = int(AckFlag.EPSN)
 _SYN = int(RequestFlag.SYN)
 _HALF = struct.Struct(">H")
 _UDP = struct.Struct(">HHHH")
-_RUDI_ID = struct.Struct(">I")
+_WORD = struct.Struct(">I")
 _HEADS_KEPT = 4096
 _IPV4_SIZE, _IPV6_SIZE = 20, 40
 _UDP_PROTOCOL = 17
@@ -75,11 +75,13 @@ class UetPacket:
     ``head`` has the addresses; ``ev`` is the entropy value, ``nominal`` the size that congestion control
     counts. ``following`` is the next header or control type. ``psn`` is the PSN, CACK_PSN, NACK's PSN or
     RUDI packet id; ``offset`` the signed PSN offset, ``word`` the same 16 bits unsigned (probe value, NACK
-    code and vendor code). ``sack_offset`` and ``sack_bitmap`` are 0 without them, ``received`` and
-    ``service_time`` are None.
+    code and vendor code). ``sack_offset`` and ``sack_bitmap`` are 0 without them, ``received``,
+    ``service_time``, ``credit`` of an ACK and ``cc_state`` of a request are None.
     """
 
     __slots__ = (
+        "cc_state",
+        "credit",
         "dpdcid",
         "end",
         "ev",
@@ -112,6 +114,8 @@ class UetPacket:
         self.ses = at + PDS_SIZES[kind]
         self.sack_offset = self.sack_bitmap = self.mpr = self.payload = 0
         self.received: int | None = None
+        self.credit: int | None = None
+        self.cc_state: int | None = None
         self.service_time: int | None = None
         first: int
         if kind in _CC_ACKS:
@@ -126,18 +130,22 @@ class UetPacket:
                 self.sack_offset,
                 self.sack_bitmap,
                 service,
-                _,
+                third,
                 upper,
                 lower,
                 _,
             ) = PDS_ACK_CC.unpack_from(frame, at)
-            if kind == PdsType.ACK_CC and cc_type >> 4 == 0:
+            if kind == PdsType.ACK_CC and cc_type >> 4 == CcType.NSCC:
                 self.service_time = service
                 self.received = upper << 16 | lower
+            elif kind == PdsType.ACK_CC and cc_type >> 4 == CcType.CREDIT:
+                self.credit = service << 8 | third
             self.offset = self.word - 0x10000 if self.word & 0x8000 else self.word
         elif kind in _REQUESTS or kind == PdsType.ACK:
             first, self.offset, self.psn, self.spdcid, self.dpdcid = PDS_REQUEST.unpack_from(frame, at)
             self.word = self.offset & 0xFFFF
+            if kind >= PdsType.RUD_CC_REQ:
+                (self.cc_state,) = _WORD.unpack_from(frame, at + PDS_REQUEST.size)
         elif kind in _NACKS or kind == PdsType.CP:
             first, self.word, self.psn, self.spdcid, self.dpdcid, self.payload = CONTROL.unpack_from(
                 frame, at
@@ -145,7 +153,7 @@ class UetPacket:
             self.offset = 0
         else:
             (first,) = _HALF.unpack_from(frame, at)
-            self.psn = _RUDI_ID.unpack_from(frame, at + 4)[0] if kind != PdsType.UUD_REQ else 0
+            self.psn = _WORD.unpack_from(frame, at + 4)[0] if kind != PdsType.UUD_REQ else 0
             self.offset = self.word = self.spdcid = self.dpdcid = 0
         self.following = first >> 7 & 0xF
         self.flags = first & 0x7F

@@ -65,6 +65,10 @@ class Parameters:
     With ``choose_start`` a target has initiators begin at a PSN of its choice, which it can tell again
     without remembering anything: SYN packets with forged source addresses then open no contexts.
 
+    ``congestion`` names what holds senders back: a window that follows the network's signals (NSCC), credit
+    that the receiver paces (RCCC), or both; ends of a link agree on it. ``max_cccs`` bounds the congestion
+    control contexts of others that get credit here.
+
     ``paths`` is the number of entropy values packets are sprayed over. ``security`` is the domain whose key
     protects all packets, None for none; its ICV takes the place of a CRC.
 
@@ -106,6 +110,8 @@ class Parameters:
     syn_safety_ns: int = NS_PER_S
     choose_start: bool = False
 
+    congestion: Literal["nscc", "rccc", "both"] = "nscc"
+    max_cccs: int = 4096
     paths: int = 8
     nscc: NsccConfig = field(default_factory=NsccConfig)
     security: SecureDomain | None = None

@@ -16,6 +16,7 @@ from emu.nic.work import Cause, Status
 from emu.uet.destination import CONSUMING, Destination
 from emu.uet.entropy import EntropySelector
 from emu.uet.headers import (
+    CC_STATE,
     PDS_REQUEST,
     ResponseHeader,
     ack_cc,
@@ -25,11 +26,11 @@ from emu.uet.headers import (
     parse_response,
     prologue,
 )
-from emu.uet.nscc import Nscc
 from emu.uet.outgoing import Answer, Failure, Outgoing, Stream, Verdict, Work
 from emu.uet.packet import NOMINAL_EXTRA, UetPacket
 from emu.uet.path import PeerPath
 from emu.uet.psn import before
+from emu.uet.rccc import CREDIT_MASK
 from emu.uet.source import Source
 from emu.wire.uet_names import (
     AckFlag,
@@ -45,6 +46,7 @@ from emu.wire.uet_names import (
 if TYPE_CHECKING:
     from emu.uet.fep import Fep
     from emu.uet.inbound import Inbound
+    from emu.uet.rccc import Account
 
 __all__ = ["Pdc", "Role"]
 
@@ -61,6 +63,8 @@ _ECT0 = 2
 _CE = 3
 _STARTS = 3
 """Start PSNs that a target may choose for one PDC."""
+_CUT = 4096
+"""Bytes that a trimmed packet will come with again, at most: how many it had is not to be seen."""
 _BUDGET = 64
 """Packets of one PDC before the next one's turn."""
 _ID_NEEDLESS = frozenset(
@@ -124,13 +128,15 @@ class Pdc:
         self.inbound: dict[tuple[int, int], Inbound] = {}
         paths = 1 if rod else fep.parameters.paths
         self.source = Source(
-            self, start_psn, EntropySelector(paths, start_psn ^ number), Nscc(fep.parameters.nscc, mtu)
+            self, start_psn, EntropySelector(paths, start_psn ^ number), fep.contexts.ccc(self, mtu)
         )
         self.destination = Destination(self, start_psn)
         wire = fep.parameters.wire
         self._data_class = wire.dscp_data << 2 | _ECT0
         self._control_class = wire.dscp_control << 2
         self._kind = PdsType.ROD_REQ if rod else PdsType.RUD_REQ
+        self._credit_kind = PdsType.ROD_CC_REQ if rod else PdsType.RUD_CC_REQ
+        self.account: Account | None = None
 
     @property
     def established(self) -> bool:
@@ -184,9 +190,13 @@ class Pdc:
             header = control(outgoing.control, flags, outgoing.psn, self.number, dest)
             traffic_class = self._control_class
         else:
+            ccc = self.source.ccc
+            kind = self._kind if ccc.credit is None else self._credit_kind
             header = PDS_REQUEST.pack(
-                prologue(self._kind, outgoing.following, flags), clear_offset, outgoing.psn, self.number, dest
+                prologue(kind, outgoing.following, flags), clear_offset, outgoing.psn, self.number, dest
             )
+            if ccc.credit is not None:
+                header += CC_STATE.pack(ccc.number << 24 | ccc.credit_target())
             traffic_class = self._data_class
         qpn = outgoing.stream.qpn if outgoing.stream is not None else None
         self.fep.host.send(self.path.frame(traffic_class, outgoing.ev, header, outgoing.body), qpn)
@@ -219,8 +229,15 @@ class Pdc:
             service_time=service,
             received=destination.octets,
             out_of_order=destination.out_of_order,
+            credit=self._credit_due(),
         )
         self.fep.host.send(self.path.frame(self._control_class, ev, header, body), None)
+
+    def _credit_due(self) -> int | None:
+        """Credit that an ACK carries, where it has no NSCC state to carry."""
+        if self.parameters.congestion != "rccc":
+            return None
+        return self.account.issued if self.account is not None else 0
 
     def control(
         self, kind: CtlType, *, psn: int = 0, payload: int = 0, flags: int = 0, ev: int | None = None
@@ -263,15 +280,20 @@ class Pdc:
             self.source.acknowledge(packet, header, now)
             if packet.flags & _ACK_REQ_CLOSE and not packet.flags & (_ACK_P | _ACK_REQ_CLEAR):
                 self.wish_close()
-            if not self.closed:
-                self.kick()
+            self._acknowledged()
         elif packet.is_nack:
             self.fep.count("nacks_received")
             self.source.refuse(packet.word >> 8, packet, now)
-            if not self.closed:
-                self.kick()
+            self._acknowledged()
         else:
             self._control(packet, now)
+
+    def _acknowledged(self) -> None:
+        """There may be room for more, of this PDC and of those that share its congestion control."""
+        if not self.closed:
+            self.kick()
+        if self.source.ccc.blocked:
+            self.source.ccc.wake()
 
     def _request(self, packet: UetPacket, now: int) -> None:
         if packet.rod != self.rod:
@@ -281,6 +303,10 @@ class Pdc:
             self.refuse(NackCode.CLOSING, packet)
             return
         wire = self.parameters.wire
+        if packet.cc_state is not None:
+            cut = packet.head.dscp in (wire.dscp_trimmed, wire.dscp_trimmed_last_hop)
+            missing = cut and not self.destination.has(packet.psn)
+            self._demand(packet.cc_state >> 24, packet.cc_state & CREDIT_MASK, _CUT if missing else 0)
         if packet.head.dscp == wire.dscp_trimmed:
             self.destination.trimmed(packet, NackCode.TRIMMED, now)
         elif packet.head.dscp == wire.dscp_trimmed_last_hop:
@@ -306,8 +332,18 @@ class Pdc:
             self.kick()
         elif kind == CtlType.PROBE:
             self.destination.probed(packet)
+        elif kind == CtlType.CREDIT and self.source.ccc.credit is not None:
+            if self.source.ccc.credit.update(packet.payload & CREDIT_MASK):
+                self.source.ccc.wake()
+        elif kind == CtlType.CREDIT_REQ and self.account is not None:
+            self.account.pdc = self
+            self.fep.pacer.ask(self.account, packet.payload & CREDIT_MASK)
         else:
             self.drop(f"control packet {kind}: credit is not used on this PDC")
+
+    def _demand(self, number: int, target: int, trimmed: int) -> None:
+        key = (self.path.dest_ip, self.path.source_ip, number)
+        self.fep.pacer.demand(self, key, target, trimmed)
 
     def deliver(self, packet: UetPacket) -> Verdict:
         """Hand a new request packet to semantics. Malformed ones are refused for good."""
@@ -403,6 +439,8 @@ class Pdc:
     def expire(self, now: int) -> None:
         """A packet's time came, or that to close."""
         self.source.expire(now)
+        if self.source.ccc.blocked:
+            self.source.ccc.wake()
         if self.closed:
             return
         if self._close_by is not None and now >= self._close_by:
@@ -442,6 +480,11 @@ class _Command:
         self._pdc = pdc
         self._kind = kind
         self._left = True
+
+    @property
+    def remaining(self) -> int:
+        """Nominal bytes of the packet, or a little more, until it is made."""
+        return 100 if self._left else 0
 
     def next(self) -> Outgoing | None:
         """The packet, once."""

@@ -135,8 +135,12 @@ class Recovery:
         if outgoing is None or outgoing.answered:
             return
         self.hear(now)
+        if source.ccc.credit is not None:
+            source.ccc.credit.heard()
         if code in TRIMS:
-            source.nscc.refused(now, source.inflight, outgoing.nominal, trimmed=True)
+            # With credit the last hop is the receiver's business.
+            last_hop = code == NackCode.TRIMMED_LASTHOP and source.ccc.credit is not None
+            source.nscc.refused(now, source.ccc.inflight, outgoing.nominal, trimmed=not last_hop)
         reaction = REACTIONS.get(code, Reaction.FATAL)
         if reaction is Reaction.RESEND:
             self._resend(outgoing, code, now)
@@ -167,7 +171,7 @@ class Recovery:
             self._go_back(outgoing.psn, now)
             return
         if outgoing.state is State.FLIGHT:
-            self._source.inflight -= outgoing.nominal
+            self._source.landed(outgoing)
         outgoing.state = State.LOST
         if code == NackCode.TRIMMED:
             self._source.avoid(outgoing.ev, now)
@@ -178,7 +182,7 @@ class Recovery:
     def _hold(self, outgoing: Outgoing, code: int, now: int) -> None:
         if outgoing.state is not State.FLIGHT:
             return
-        self._source.inflight -= outgoing.nominal
+        self._source.landed(outgoing)
         outgoing.refusals += 1
         if outgoing.refusals > self._parameters.max_nack_retx:
             reason = f"PSN {outgoing.psn} was refused {outgoing.refusals} times ({name_of(code)})"
@@ -202,7 +206,7 @@ class Recovery:
     def _lose(self, outgoing: Outgoing, now: int, reason: str, *, congested: bool = True) -> None:
         source = self._source
         if outgoing.state is State.FLIGHT:
-            source.inflight -= outgoing.nominal
+            source.landed(outgoing)
             source.nscc.lost(outgoing.nominal)
             if congested:
                 source.avoid(outgoing.ev, now)
@@ -316,8 +320,8 @@ class Recovery:
             return True
         quiet = max(self._heard, outgoing.sent_at) + patience
         busy = quiet > now and outgoing.sent_at + _LONGEST * patience > now
-        if busy or self._asked >= _ASKS_AT_ONCE:
-            # Others are being answered, or asked for: this one's turn comes.
+        if busy or (self._asked >= _ASKS_AT_ONCE and self._oldest() is not outgoing):
+            # Others are being answered, or asked for: this one's turn comes. The oldest always has its own.
             self._watch(outgoing, max(quiet, now + patience // 4))
             return True
         if self._pdc.established and outgoing.asks < self._parameters.max_asks and outgoing.control is None:

@@ -42,6 +42,11 @@ class _Reply:
         self._outgoing: Outgoing | None = Outgoing(self, NextHeader.RESPONSE_DATA, body, octets, last=True)
         self._taken = taken
 
+    @property
+    def remaining(self) -> int:
+        """Nominal bytes of the packet, or a little more, until it is made."""
+        return self._outgoing.octets + 160 if self._outgoing is not None else 0
+
     def next(self) -> Outgoing | None:
         """The packet, once."""
         outgoing, self._outgoing = self._outgoing, None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from emu.uet.ccc import Ccc
 from emu.uet.entropy import EntropySelector
 from emu.uet.headers import ResponseHeader
-from emu.uet.nscc import Nscc
 from emu.uet.outgoing import Outgoing, State, Stream
 from emu.uet.packet import UetPacket
 from emu.uet.psn import advance, before, distance
@@ -44,11 +44,14 @@ _NO_TIME = (None, 0, 0xFFFF)
 class Source:
     """Sends streams in order. ``unacked`` holds, by PSN, what the cumulative ACK has not passed."""
 
-    def __init__(self, pdc: Pdc, start_psn: int, selector: EntropySelector, nscc: Nscc) -> None:
+    def __init__(self, pdc: Pdc, start_psn: int, selector: EntropySelector, ccc: Ccc) -> None:
         self._pdc = pdc
         self._parameters = pdc.parameters
         self._selector = selector
-        self.nscc = nscc
+        self.ccc = ccc
+        self.nscc = ccc.nscc
+        self._received = 0
+        self._credit_at = 0
         self._start = start_psn
         self.next_psn = start_psn
         self.cack = self.clear = advance(start_psn, -1)
@@ -100,15 +103,17 @@ class Source:
         while lost:
             if lost[0].state is not State.LOST:
                 lost.popleft()
-            elif self.nscc.allows(self.inflight) or not self.inflight:
+            elif self.ccc.allows():
                 return lost.popleft()
             else:
+                self._stop(now)
                 return None
         while self.queue:
             ahead = distance(self.next_psn, self.cack)
-            if ahead > self._range or not (self.nscc.allows(self.inflight) or not self.inflight):
+            if ahead > self._range or (not self._pdc.established and ahead > _SYN_RANGE):
                 return None
-            if not self._pdc.established and ahead > _SYN_RANGE:
+            if not self.ccc.allows():
+                self._stop(now)
                 return None
             outgoing = self.queue[0].next()
             if outgoing is not None:
@@ -118,6 +123,27 @@ class Source:
                 return outgoing
             self.queue.popleft()
         return None
+
+    def _stop(self, now: int) -> None:
+        """Congestion control allows nothing; others of the CCC may open it again. Credit is asked for."""
+        ccc = self.ccc
+        ccc.blocked[self._pdc] = None
+        if ccc.credit is None or ccc.credit.allows() or not self._pdc.established:
+            return
+        told = ccc.credit.told
+        target = ccc.credit_target()
+        if target != told or now >= self._credit_at:
+            self._credit_at = now + self._parameters.tail_loss_ns
+            self._pdc.control(CtlType.CREDIT_REQ, payload=target)
+
+    def backlog(self, limit: int) -> int:
+        """Nominal bytes that wait to be sent, as far as they are no more than ``limit``, or a little."""
+        waiting = sum(outgoing.nominal for outgoing in self.recovery.lost if outgoing.state is State.LOST)
+        for stream in self.queue:
+            if waiting >= limit:
+                break
+            waiting += stream.remaining
+        return waiting
 
     def _send(self, outgoing: Outgoing, now: int) -> None:
         again = outgoing.sends > 0
@@ -130,6 +156,9 @@ class Source:
         self.clear_wanted = False
         outgoing.nominal = nominal
         self.inflight += nominal
+        self.ccc.inflight += nominal
+        if self.ccc.credit is not None:
+            self.ccc.credit.spend(nominal)
         self.recovery.sent(outgoing, now, again=again)
 
     def _ask(self, outgoing: Outgoing) -> int:
@@ -140,7 +169,7 @@ class Source:
             self._since_ask >= self._parameters.ack_interval
             or outgoing.control is not None
             or (outgoing.last and len(queue) == 1)
-            or self.nscc.wants_ack(self.inflight + len(outgoing.body) + _OVERHEAD)
+            or self.nscc.wants_ack(self.ccc.inflight + len(outgoing.body) + _OVERHEAD)
             or self.nscc.cwnd < self._parameters.ack_trigger
             or distance(self.next_psn, self.cack) > self._range
         ):
@@ -159,6 +188,10 @@ class Source:
             return
         recovery = self.recovery
         recovery.hear(now)
+        if self.ccc.credit is not None:
+            self.ccc.credit.heard()
+            if packet.credit is not None:
+                self.ccc.credit.update(packet.credit)
         arrived: list[Outgoing] = []
         first: Outgoing | None = None
         if not packet.flags & _ACK_P:
@@ -174,10 +207,15 @@ class Source:
                     self._answer(outgoing, header, packet.frame)
             self._advance(cack, packet, arrived)
             if packet.received is not None:
+                newly = (packet.received - self._received) & 0xFFFFFF
+                if newly < 0x800000:
+                    self._received = packet.received
+                else:
+                    newly = 0
                 self.nscc.acknowledged(
                     now,
-                    self.inflight,
-                    received=packet.received,
+                    self.ccc.inflight,
+                    newly=newly * 256,
                     marked=bool(packet.flags & _ACK_M),
                     sample=sample,
                 )
@@ -229,7 +267,7 @@ class Source:
         if outgoing.state is State.ARRIVED:
             return
         if outgoing.state is State.FLIGHT:
-            self.inflight -= outgoing.nominal
+            self.landed(outgoing)
         outgoing.state = State.ARRIVED
         self.recovery.arrived(outgoing)
         arrived.append(outgoing)
@@ -237,6 +275,11 @@ class Source:
     def arrived(self, outgoing: Outgoing) -> None:
         """The destination says that it has a packet."""
         self._arrive(outgoing, [])
+
+    def landed(self, outgoing: Outgoing) -> None:
+        """A packet is not on the way any more."""
+        self.inflight -= outgoing.nominal
+        self.ccc.inflight -= outgoing.nominal
 
     def _answer(self, outgoing: Outgoing, header: ResponseHeader | None, frame: bytes) -> None:
         if outgoing.answered:
@@ -265,7 +308,7 @@ class Source:
         outstanding = list(self.unacked.values())
         for outgoing in outstanding:
             if outgoing.state is State.FLIGHT:
-                self.inflight -= outgoing.nominal
+                self.landed(outgoing)
         self.unacked.clear()
         self._start = self.next_psn = start_psn
         self.cack = self.clear = advance(start_psn, -1)
@@ -281,7 +324,10 @@ class Source:
 
     def deadline(self) -> int | None:
         """When :meth:`expire` wants to run."""
-        return self.recovery.deadline()
+        deadline = self.recovery.deadline()
+        if self._credit_at and self._pdc in self.ccc.blocked:
+            return self._credit_at if deadline is None else min(deadline, self._credit_at)
+        return deadline
 
     def expire(self, now: int) -> None:
         """Look at every packet whose time has come."""
@@ -291,6 +337,8 @@ class Source:
         """Give up: the streams that are not done, each once, in the order of their first packets."""
         streams: dict[int, Stream] = {}
         for outgoing in self.unacked.values():
+            if outgoing.state is State.FLIGHT:
+                self.landed(outgoing)
             if outgoing.stream is not None and not outgoing.answered:
                 streams.setdefault(id(outgoing.stream), outgoing.stream)
         for stream in self.queue:

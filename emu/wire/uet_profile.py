@@ -49,6 +49,8 @@ class Profile:
         Return code of a response that the delivery layer makes by itself: NULL or, in one source, OK.
     ``deferred_return_code``
         Return code by which a target calls a deferrable send off until it asks for it; one of the vendor's.
+    ``credit_quantum``
+        Bytes in one unit of receiver credit and of credit targets.
     ``mpr``, ``mpr_zero_means``
         MP_RANGE to announce, in units of 128 PSNs, and what an announced 0 is taken for.
     ``trim_size``
@@ -70,6 +72,7 @@ class Profile:
     dscp_control: int = 46
     default_return_code: ReturnCode = ReturnCode.NULL
     deferred_return_code: int = 0x30
+    credit_quantum: int = 256
     mpr: int = 8
     mpr_zero_means: int = 1
     trim_size: int = 24

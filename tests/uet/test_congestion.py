@@ -128,23 +128,20 @@ def test_a_window_follows_marks_and_delay() -> None:
     window = Nscc(PARAMETERS.nscc, MTU)
     assert window.cwnd == window.max_wnd == 1.5 * BDP
     full, now = window.cwnd, 0
-    received = 0
     for _ in range(400):
         now += 2 * US
-        received += 16
-        window.acknowledged(now, 0, received=received % (1 << 24), marked=True, sample=40 * US)
+        window.acknowledged(now, 0, newly=4096, marked=True, sample=40 * US)
     shrunk = window.cwnd
     assert MTU <= shrunk < full / 4
     for _ in range(4000):
         now += 2 * US
-        received += 16
-        window.acknowledged(now, 0, received=received % (1 << 24), marked=False, sample=BASE_RTT)
+        window.acknowledged(now, 0, newly=4096, marked=False, sample=BASE_RTT)
     assert shrunk < window.cwnd <= window.max_wnd
     before = window.cwnd
     window.lost(MTU)
     assert window.cwnd == before - MTU
-    window.acknowledged(now, 0, received=0, marked=False, sample=None)
-    assert window.cwnd == before - MTU, "an old counter and no sample say nothing"
+    window.acknowledged(now, 0, newly=0, marked=False, sample=None)
+    assert window.cwnd == before - MTU, "nothing new and no sample say nothing"
 
 
 def test_marked_paths_are_left_out_unless_most_are() -> None:

@@ -398,6 +398,17 @@ def test_silence_ends_it() -> None:
     assert not a.nic.fep.pdcs
 
 
+@pytest.mark.parametrize("transport", [Transport.UET_RUD, Transport.UET_ROD])
+@pytest.mark.parametrize("packets", [4, 40])
+def test_silence_ends_many_packets_too(transport: Transport, packets: int) -> None:
+    net, a, _ = pair(transport, lambda *_: [])
+    a.post(Opcode.WRITE, packets * 1024)
+    net.scheduler.run(until=120_000 * MS)
+    (completion,) = a.host.completions
+    assert (completion.status, completion.cause) == (Status.RETRY_EXC_ERR, Cause.ACK_TIMEOUT)
+    assert not a.nic.fep.pdcs
+
+
 def test_a_nack_about_nothing_changes_nothing() -> None:
     net, a, b = pair()
     a.post(Opcode.WRITE, 16)

@@ -532,6 +532,7 @@ def test_everything_meets_in_any_weather(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 @settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([Transport.UET_RUD, Transport.UET_ROD]), WEATHER, WORK, st.integers(0, 1 << 32))
 def test_everything_meets_in_any_weather_many_times(
