@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from emu.control.locate import lab_directory
+from emu.lab.failure import LabFailure
 from emu.lab.installation import Installation
 from emu.lab.relay import Side, run_pair
 from emu.lab.runner import LabRunner
@@ -40,12 +41,10 @@ def gpu_pair(installation: Installation, tmp_path_factory: pytest.TempPathFactor
         yield running
 
 
-def submit(pair: LabRunner, options: str) -> list[dict[str, Any]]:
-    """Run the program on both guests; what each says."""
+def run(pair: LabRunner, command: str) -> list[dict[str, Any]]:
+    """Run a program on both guests; what each says."""
     left, right = pair.guests
-    sides: tuple[Side, Side] = run_pair(
-        (left, f"vrnic-devx {options} --role a"), (right, f"vrnic-devx {options} --role b"), 120
-    )
+    sides: tuple[Side, Side] = run_pair((left, f"{command} --role a"), (right, f"{command} --role b"), 120)
     return [record for side in sides for record in side.records]
 
 
@@ -61,7 +60,7 @@ def submit(pair: LabRunner, options: str) -> list[dict[str, Any]]:
 )
 def test_every_operation_is_submitted_directly(gpu_pair: LabRunner, options: str) -> None:
     before = counters(gpu_pair, "node0.nic0")
-    records = submit(gpu_pair, options)
+    records = run(gpu_pair, f"vrnic-devx --timeout 60 {options}")
     assert len(records) == 2
     for record in records:
         assert record["ok"] is True
@@ -79,3 +78,43 @@ def test_every_operation_is_submitted_directly(gpu_pair: LabRunner, options: str
     assert rung >= records[0]["doorbells"]
     if "blueflame" in options:
         assert after["pushed_wqes"] > before["pushed_wqes"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "single --start 0xfff0 --dbr none",
+        "coalesced --engine weak --doorbell blueflame",
+        "shared --ring host --cq ring --messages 1024",
+        "exclusive --engine weak --order doorbell-record-doorbell",
+        "verbs --doorbell last --data host",
+        "moe --engine weak --routing hot",
+        "eager --qps 2 --size 2048",
+        "wrap --messages 4096",
+    ],
+)
+def test_the_submission_kernels_run_on_the_stock_driver(gpu_pair: LabRunner, form: str) -> None:
+    before = violations(gpu_pair)
+    records = run(gpu_pair, f"vrnic-simt {form} --device mlx5 --timeout 60")
+    assert len(records) == 2
+    for record in records:
+        assert record["ok"] is record["verified"] is True
+        assert record["violations"] == []
+        assert record["messages"] > 0
+    assert violations(gpu_pair) == before
+
+
+def violations(pair: LabRunner) -> int:
+    """Rules broken so far, on both NICs."""
+    return sum(counters(pair, f"node{node}.nic0")["check_violations"] for node in (0, 1))
+
+
+def test_a_wrong_kernel_ends_in_a_sentence_and_a_rule(gpu_pair: LabRunner) -> None:
+    before = violations(gpu_pair)
+    with pytest.raises(LabFailure) as failure:
+        run(gpu_pair, "vrnic-simt coalesced --device mlx5 --mutation masked-index --timeout 60")
+    assert "completed with" in failure.value.hint
+    assert "it is in error" in failure.value.hint
+    assert violations(gpu_pair) > before
+    # The guests and their NICs go on.
+    assert all(record["ok"] for record in run(gpu_pair, "vrnic-simt coalesced --messages 64 --device mlx5"))
