@@ -92,7 +92,12 @@ class Registers:
         self._device.nic.counters.mmio_reads += 1
         word = offset & ~3
         data = self._word(word).to_bytes(4, "big") + self._word(word + 4).to_bytes(4, "big")
-        return data[offset - word : offset - word + size].ljust(size, b"\0")
+        part = data[offset - word : offset - word + size].ljust(size, b"\0")
+        watch = self._device.nic.checks.watch
+        if watch is not None:
+            still = offset in (FW_REVISION, INTERFACE, QUEUE_HIGH, QUEUE_LOW, INITIALIZING)
+            watch.registers.read(offset, int.from_bytes(part, "big"), f"register {offset:#x}", not still)
+        return part
 
     def write(self, offset: int, data: bytes) -> None:
         """A register or a doorbell."""
@@ -143,8 +148,11 @@ class Registers:
 
     def _write_register(self, offset: int, data: bytes) -> None:
         value = int.from_bytes(data, "big")
+        watch = self._device.nic.checks.watch
+        if watch is not None:
+            watch.registers.wrote()
         if len(data) != 4:
-            self._device.nic.counters.bad_mmio += 1
+            self._refuse(offset, len(data), "registers are 4 bytes wide")
         elif offset == QUEUE_HIGH:
             self._queue_high = value
         elif offset == QUEUE_LOW:
@@ -153,7 +161,13 @@ class Registers:
         elif offset == QUEUE_DOORBELL:
             self._commands.ring(value)
         else:
-            self._device.nic.counters.bad_mmio += 1
+            self._refuse(offset, len(data), "no such register, or it is read only")
+
+    def _refuse(self, offset: int, size: int, why: str) -> None:
+        nic = self._device.nic
+        nic.counters.bad_mmio += 1
+        if nic.checks.watch is not None:
+            nic.checks.watch.registers.missing(offset, size, why)
 
     def _arm_cq(self, uar: int, data: bytes) -> None:
         if len(data) != 8:
