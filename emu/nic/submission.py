@@ -228,8 +228,8 @@ class Submission:
                 qpn=qp.number,
                 index=index,
             )
-        else:
-            record.rung = index
+            return recorded if ahead(recorded, qp.doorbell) > 0 else qp.doorbell
+        record.rung = index
         return index if ahead(index, recorded) > 0 else recorded
 
     def push(self, qp: QueuePair, index: int, wqe: bytes, slots: int) -> None:
