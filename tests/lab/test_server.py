@@ -18,6 +18,9 @@ from emu.lab.runner import network_paths
 from emu.lab.server import LabServer
 from emu.lab.topology import Lab, Nic, Node, default_lab
 from emu.transport.context import EndpointError
+from emu.uet.path import PeerPath
+from emu.uet.tss import Tss
+from emu.uet.tss_keys import SecureDomain
 
 
 @pytest.fixture
@@ -152,3 +155,39 @@ def _turn(server: LabServer) -> None:
     for _ in range(5):
         server.loop.post(lambda: None)
         server.loop.step()
+
+
+def test_a_secret_and_a_speed_reach_the_nic_and_its_link(tmp_path: Path) -> None:
+    """What is not secured is counted where that is asked for, what is secured where there is no key."""
+    nics = (Nic(), Nic(secret="0f" * 32), Nic(secret="f0" * 32))
+    lab = Lab(tuple(Node(f"node{number}", (nic,)) for number, nic in enumerate(nics)), speed_mbps=8)
+    server = LabServer(lab, tmp_path)
+    try:
+        stranger = bytes((2, 0, 0, 0, 0, 99)), bytes((10, 77, 0, 99))
+        plain = [
+            PeerPath(stranger[0], nic.mac, stranger[1], nic.gids[1][12:]).frame(2, 1, b"\x5b" * 16)
+            for nic in lab.nics
+        ]
+        for device in server.nics.values():
+            # As a driver would: the NIC may reach memory.
+            device.function.bus.mastering = True
+        secured = [Tss(SecureDomain((b"\x0f" * 32,))).seal(frame) for frame in plain]
+        for number, frames in (
+            (0, [secured[0]]),
+            (1, [plain[1], secured[1], secured[1]]),
+            (2, [secured[2]]),
+        ):
+            for frame in frames:
+                server.switch.link(f"node{number}.nic0").far.send(frame)
+        while any(server.switch.link(nic.name).far.backlog for nic in lab.nics):
+            server.loop.step(0.01)
+        found = [
+            {name: count for name, count in server.nics[nic.name].nic.counters.snapshot().items() if count}
+            for nic in lab.nics
+        ]
+        assert found[0]["tss_unknown_domain"] == 1
+        assert (found[1]["tss_unsecured"], found[1]["tss_replays"]) == (1, 1)
+        assert found[2]["tss_auth_failures"] == 1
+        assert [egress.queueing.rate for egress in server.switch.egresses("node0.nic0")] == [1_000_000]
+    finally:
+        server.close()
