@@ -285,8 +285,8 @@ class MkeyTable:
                 refusal = "it is in use; invalidate it first"
             elif change.flags & Check.IN_USE and key.free:
                 refusal = "it is free"
-            elif change.flags & Check.SAME_QPN and key.region.qpn != qp.number:
-                refusal = "it is not bound to this queue pair"
+            elif change.flags & Check.SAME_QPN and key.region.qpn not in (None, qp.number):
+                refusal = f"it is bound to queue pair {key.region.qpn:#x}"
         if refusal is not None:
             raise ProtectionError(f"key {number:#x} cannot be changed: {refusal}", cause=Cause.LKEY_ACCESS)
 

@@ -539,6 +539,17 @@ def test_rights_of_a_key_are_kept(pair: Pair) -> None:
     assert done is not None and done.syndrome == CqeSyndrome.REMOTE_ACCESS
 
 
+def test_a_flushed_receive_names_its_queue_pair(pair: Pair) -> None:
+    """Programs look the queue pair up by this number, and fail to read the queue where it is none."""
+    b = pair.b
+    b.qp.receive((64, b.key, b.memory))
+    b.machine.do(Op.QP_2ERR, qpn=b.qp.number)
+    pair.run(MS)
+    done = b.cq.poll()
+    assert done is not None
+    assert (done.syndrome, done.qpn) == (CqeSyndrome.FLUSHED, b.qp.number)
+
+
 # Shared receive queues
 
 

@@ -349,7 +349,7 @@ REFUSALS: dict[str, dict[str, object]] = {
     "a field that is not offered": {"mask": 1 << 12},
     "a key not made for it": {"umr_en": 0},
     "one that must be in use": {"flags": USED_ONLY},
-    "one of another queue pair": {"flags": SAME_QPN},
+    "one of another queue pair": {"flags": SAME_QPN, "qpn": 7},
     "more than there is room for": {"words": bytes(128)},
     "fewer pieces than its length": {"words": bytes(64)},
     "a piece over and over without a piece": {"words": struct.pack(">IIIHH", 0, 0x400, 9, 0, 0) + bytes(48)},
@@ -363,7 +363,9 @@ def test_a_change_that_is_refused_names_why_and_ends_the_queue_pair(plain: Pair,
     pd = b.machine.pd() if case.get("pd") else b.pd
     mode, umr = case.get("mode", PIECES), case.get("umr_en", 1)
     assert isinstance(mode, int) and isinstance(umr, int)
-    key = free_key(b, mode, variant=0, pd=pd, umr_en=umr)
+    owner = case.get("qpn", 0xFFFFFF)
+    assert isinstance(owner, int)
+    key = free_key(b, mode, variant=0, pd=pd, umr_en=umr, qpn=owner)
     number, mask, flags = case.get("key", key), case.get("mask", 0), case.get("flags", 0)
     words = case.get("words", pieces((64, b.key, b.memory)))
     assert isinstance(number, int) and isinstance(mask, int) and isinstance(flags, int)

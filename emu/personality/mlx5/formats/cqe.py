@@ -60,7 +60,7 @@ class CompletionFormat:
                 _shared(completion) if received else 0,
                 vendor_syndrome(completion),
                 syndrome(completion),
-                0 if received else _wqe_opcode(completion) << 24 | completion.qpn,
+                (0 if received else _wqe_opcode(completion) << 24) | completion.qpn,
                 completion.index & 0xFFFF,
             )
         elif isinstance(completion.cookie, FrameInfo):
