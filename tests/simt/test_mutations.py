@@ -188,7 +188,7 @@ def test_garbage_hurts_nobody_else(simt: Path, transport: str, engine: str) -> N
         for machine in outcome.machines:
             machine.reset()
             assert set(machine.nic.objects().to_json().values()) == {0}
-    assert len(rules) >= 3
+    assert len(rules) >= 4 and "C34" in rules
 
 
 @pytest.mark.parametrize("mutation", ["masked-index", "swap-keys", "skip-slot-check"])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel that lost its mind does: random bytes into rings, records and the doorbell page. Nothing is
+// What a kernel that lost its mind does: random bytes into rings, records, hints and the doorbell page. Nothing is
 // promised but that the NIC, its other queue pairs and the peers go on.
-#include "kernel.h"
+#include "watcher.h"
 
 namespace kernels {
 
@@ -57,6 +57,8 @@ void lane(Job &job)
 		default:
 			random_doorbell(qp, random);
 		}
+		if (random.below(16) == 0)
+			job.watcher.spoil(random);
 		if (random.below(8) == 0)
 			simt::pause();
 	}
@@ -67,7 +69,7 @@ void lane(Job &job)
 
 const Kernel garbage_kernel = {
 	"garbage",
-	"random bytes into rings, records and doorbells",
+	"random bytes into rings, records, hints and doorbells",
 	[](Options &options, uint32_t) { return common_defaults(options, 1024, 1, 1); },
 	[](const Options &, uint32_t) { return size_t{ 4096 }; },
 	[](Job &job) { job.messages = job.options.messages; },
