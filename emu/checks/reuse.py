@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from emu.checks.check import Check
 from emu.checks.rule import Rule
 from emu.nic.serial import MASK, ahead
 from emu.nic.work import Completion, Opcode, SendRequest, Sge
 from emu.pcie.bus import BusError
+from emu.wire.icrc import crc32
 
 if TYPE_CHECKING:
     from emu.checks.checks import Checks

@@ -13,7 +13,7 @@ from emu.roce.connection import Connection
 from emu.roce.element import MAX_MESSAGE
 from emu.roce.packet import RocePacket
 from emu.roce.receives import Receives
-from emu.roce.run import PacketRun
+from emu.roce.run import PacketRun, WholeWrite
 from emu.roce.syndrome import Nak
 from emu.wire.headers import IETH, IMM_DT, RETH, pad_count
 from emu.wire.opcodes import OPERATION_MASK, Header, OpcodeInfo, RcOpcode
@@ -140,12 +140,14 @@ class Incoming:
             self._open = WRITES if operation in WRITES else SENDS
 
     def carry_run(self, run: PacketRun) -> bool:
-        """Place the bytes of middle packets that are in sequence. False, and nothing done, when they do not
-        belong to the open message or do not fit in it.
+        """Place the bytes of packets that are in sequence: middle ones, or a whole WRITE. False, and nothing
+        done, when they do not belong to the open message or do not fit in it.
 
-        :raises Refusal: the memory cannot be written.
+        :raises Refusal: the memory must not or cannot be written.
         """
         operation = run.opcode & OPERATION_MASK
+        if run.whole is not None:
+            return self._carry_whole(run, run.whole)
         if self._open is None or run.size != self._connection.mtu or operation not in self._open:
             return False
         received = self._received
@@ -171,6 +173,17 @@ class Incoming:
         else:
             return False
         self._received = after
+        return True
+
+    def _carry_whole(self, run: PacketRun, whole: WholeWrite) -> bool:
+        """Place a WRITE that came in one run, unless another message is open."""
+        if self._open is not None or run.size != self._connection.mtu or len(run.payload) != whole.length:
+            return False
+        self.check_range(whole.rkey, whole.address, whole.length, Access.REMOTE_WRITE, run.info)
+        try:
+            self._host.write_remote(whole.rkey, whole.address, run.payload)
+        except ProtectionError as error:
+            raise Refusal(Nak.REMOTE_ACCESS, error.rule, cause=error.cause) from error
         return True
 
     def _take_receive(self) -> ReceiveRequest:

@@ -23,7 +23,7 @@ from emu.roce.packet import RocePacket
 from emu.roce.psn import PSN_MASK, cmp24, distance24, packets_of
 from emu.roce.read_response import read_fault
 from emu.roce.resend import ResendNote
-from emu.roce.run import ACK_INTERVAL, RUN_MAX, RUN_MIN, PacketRun
+from emu.roce.run import ACK_INTERVAL, RUN_MAX, RUN_MIN, WHOLE_MIN, PacketRun, WholeWrite
 from emu.roce.syndrome import Nak
 from emu.roce.timers import RNR_DELAYS, ack_timeout
 from emu.wire.headers import AETH, ATOMIC_ACK, pack_reth
@@ -151,23 +151,36 @@ class Requester:
         return connection.state is QpState.RTS
 
     def _send_run(self, send: Callable[[FrameRun], None], element: Element, psn: int, room: int) -> int:
-        """Send new middle packets of a SEND or WRITE together; returns how many.
+        """Send new packets together, a whole WRITE or the middle of a message; returns how many.
 
         0 when there are not enough of them, or when local memory does not allow it.
         """
         request, operation, cursor = element.request, element.operation, element.cursor
         connection = self._connection
-        # The last packet has another opcode and its own length.
-        count = min(element.packets - 1 - cursor, room, RUN_MAX)
-        if not cursor or count < RUN_MIN or operation.answer is not Answer.ACK or connection.rate is not None:
+        if operation.answer is not Answer.ACK or connection.rate is not None:
             return 0
-        mtu = connection.mtu
+        mtu, packets = connection.mtu, element.packets
+        whole: WholeWrite | None = None
+        if not cursor:
+            if not WHOLE_MIN <= packets <= min(room, RUN_MAX) or not operation.write or operation.immediate:
+                return 0
+            count, length = packets, request.length
+            address, rkey = request.remote_address & _U64, request.rkey & _U32
+            whole = WholeWrite(operation.first, operation.last, rkey, address, length)
+        else:
+            # The last packet has another opcode and its own length.
+            count = min(packets - 1 - cursor, room, RUN_MAX)
+            if count < RUN_MIN:
+                return 0
+            length = count * mtu
         try:
-            payload = packet_payload(self._host, request, cursor * mtu, count * mtu)
+            payload = packet_payload(self._host, request, cursor * mtu, length)
         except ProtectionError as error:
             self._unreadable(element, error)
             return 0
-        send(PacketRun(connection, operation.middle, psn, payload, mtu, cursor=cursor, asks=True))
+        send(
+            PacketRun(connection, operation.middle, psn, payload, mtu, cursor=cursor, asks=True, whole=whole)
+        )
         self.nxt = (psn + count) & PSN_MASK
         element.cursor = cursor + count
         return count

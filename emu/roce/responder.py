@@ -108,8 +108,11 @@ class Responder:
             self._refuse(packet.psn, refusal)
 
     def receive_run(self, run: PacketRun) -> bool:
-        """Carry middle packets of the open message. False, and nothing done, when they are not its next."""
-        if run.psn != self.epsn or _RIGHTS.get(run.opcode, -1) & ~self._connection.rights:
+        """Carry packets of a message. False, and nothing done, when they are not what comes next."""
+        connection, whole = self._connection, run.whole
+        if run.psn != self.epsn or _RIGHTS.get(run.opcode, -1) & ~connection.rights:
+            return False
+        if whole is not None and connection.state is QpState.RTR and not self._established:
             return False
         try:
             if not self._incoming.carry_run(run):
@@ -119,6 +122,8 @@ class Responder:
             return True
         self.silent = False
         self.epsn = (run.last + 1) & PSN_MASK
+        if whole is not None:
+            self.msn = (self.msn + 1) & PSN_MASK
         if run.ack_request:
             self.responses.acknowledge(run.last, self.msn)
         return True

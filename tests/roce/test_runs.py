@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.fabric.run import FrameRun
+from emu.nic.engine import AsyncEvent
 from emu.nic.work import Access, Opcode, QpState, Sge, Status
 from emu.roce import RocePacket, parse
 from emu.roce.rc import RcEngine
@@ -131,6 +132,39 @@ def test_long_messages_leave_in_runs(opcode: Opcode) -> None:
     assert sum(host.whole) == 148
     assert max(host.whole) <= RUN_MAX
     assert len(host.whole) < 40
+
+
+@pytest.mark.parametrize(
+    ("opcode", "whole"), [(Opcode.WRITE, [5]), (Opcode.WRITE_IMM, [3]), (Opcode.SEND, [3])]
+)
+def test_a_short_write_leaves_as_one(opcode: Opcode, whole: list[int]) -> None:
+    pair = RunPair()
+    pair.b.post_receive(0, 8 * MTU)
+    pair.a.post(opcode, 5 * MTU - 1)
+    pair.run()
+    host = pair.a.host
+    assert isinstance(host, RunHost)
+    assert host.whole == whole
+    assert host.statuses == [(0, Status.SUCCESS)]
+
+
+def test_a_write_in_one_run_is_refused_as_its_packets_would_be() -> None:
+    for pair in (Pair(path_mtu=MTU), RunPair()):
+        pair.a.post(Opcode.WRITE, 5 * MTU, remote_address=BASE + (1 << 16) - MTU)
+        pair.run()
+        assert pair.a.host.statuses == [(0, Status.REM_ACCESS_ERR)]
+        assert pair.b.host.events == [AsyncEvent.QP_ACCESS_ERR]
+        assert not any(pair.remote(pair.b))
+
+
+def test_the_first_message_of_a_connection_is_an_event() -> None:
+    for pair in (Pair(path_mtu=MTU), RunPair()):
+        pair.b.modify(QpState.RESET)
+        for state in (QpState.INIT, QpState.RTR):
+            pair.b.modify(state)
+        pair.a.post(Opcode.WRITE, 5 * MTU)
+        pair.run()
+        assert pair.b.host.events == [AsyncEvent.COMM_EST]
 
 
 def test_a_run_that_does_not_fit_is_refused_where_its_packets_would_be() -> None:
