@@ -22,15 +22,16 @@ __all__ = ["Ccc"]
 class Ccc:
     """``inflight`` are the nominal bytes on the way, ``members`` the PDCs, ``number`` what the wire calls it.
 
-    ``credit`` is None without RCCC. PDCs that had to stop are in ``blocked``, oldest first.
+    ``credit`` is None without RCCC. PDCs that had to stop are in ``blocked``, oldest first. ``probed_at`` is
+    when the base round trip was asked for (0: not yet).
     """
 
-    __slots__ = ("_windowed", "blocked", "credit", "inflight", "members", "nscc", "number")
+    __slots__ = ("_windowed", "blocked", "credit", "inflight", "members", "nscc", "number", "probed_at")
 
     def __init__(self, number: int, parameters: Parameters, mtu: int) -> None:
         self.number = number
         self.nscc = Nscc(parameters.nscc, mtu)
-        self.inflight = 0
+        self.inflight = self.probed_at = 0
         self.members: set[Pdc] = set()
         self.blocked: dict[Pdc, None] = {}
         self._windowed = parameters.congestion != "rccc"

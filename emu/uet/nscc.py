@@ -82,7 +82,7 @@ class Nscc:
         self._achieved += newly
         if sample is None:
             return
-        self._observe(sample)
+        self.observe(sample)
         delay = sample - self.base_rtt
         self._average(delay)
         if self._quick_adapt(now, inflight, loss=False, marked=marked, delay=delay):
@@ -113,7 +113,8 @@ class Nscc:
         self._bytes_ignored += nominal
         self.cwnd = max(self.cwnd - nominal, self.mtu)
 
-    def _observe(self, sample: int) -> None:
+    def observe(self, sample: int) -> None:
+        """A round trip of ``sample`` ns: the base is the least of them."""
         if 0 < sample < self.base_rtt:
             self.base_rtt = sample
             self.max_wnd = max(1.5 * self._speed * sample / NS_PER_S, 2 * self.mtu)

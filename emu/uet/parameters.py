@@ -66,7 +66,9 @@ class Parameters:
     without remembering anything: SYN packets with forged source addresses then open no contexts.
 
     ``congestion`` names what holds senders back: a window that follows the network's signals (NSCC), credit
-    that the receiver paces (RCCC), or both; ends of a link agree on it. ``max_cccs`` bounds the congestion
+    that the receiver paces (RCCC), or both; ends of a link agree on it. With ``probe`` a source asks once for
+    the base round trip; that is of a small packet past all queues, less than the configured one of a full
+    packet, and so makes the window smaller. ``max_cccs`` bounds the congestion
     control contexts of others that get credit here.
 
     ``paths`` is the number of entropy values packets are sprayed over. ``security`` is the domain whose key
@@ -111,6 +113,7 @@ class Parameters:
     choose_start: bool = False
 
     congestion: Literal["nscc", "rccc", "both"] = "nscc"
+    probe: bool = False
     max_cccs: int = 4096
     paths: int = 8
     nscc: NsccConfig = field(default_factory=NsccConfig)

@@ -240,13 +240,20 @@ class Pdc:
         return self.account.issued if self.account is not None else 0
 
     def control(
-        self, kind: CtlType, *, psn: int = 0, payload: int = 0, flags: int = 0, ev: int | None = None
+        self,
+        kind: CtlType,
+        *,
+        psn: int = 0,
+        payload: int = 0,
+        flags: int = 0,
+        ev: int | None = None,
+        opaque: int = 0,
     ) -> None:
         """Send a control packet that takes no PSN, on the path of ``ev`` or else of the last request."""
         dest = self.peer
         if not dest:
             return
-        header = control(kind, flags, psn, self.number, dest, payload)
+        header = control(kind, flags, psn, self.number, dest, payload, opaque)
         ev = self.source.ev if ev is None else ev
         self.fep.host.send(self.path.frame(self._control_class, ev, header), None)
 

@@ -37,6 +37,8 @@ _SYN_RANGE = 4096
 _PSN_SPACE = (1 << 31) - (1 << 17)
 """A PDC ends before its PSNs are half the circle apart."""
 _NS_PER_SERVICE_UNIT = 128
+_PROBE = 0x5052
+"""What probes carry, to know their answers by."""
 _NO_TIME = (None, 0, 0xFFFF)
 """Service times that say nothing: not there, not valid, saturated."""
 
@@ -206,6 +208,8 @@ class Source:
                 if header is None or header.opcode != ResponseOpcode.NO_RESPONSE:
                     self._answer(outgoing, header, packet.frame)
             self._advance(cack, packet, arrived)
+            if self._parameters.probe and not self.ccc.probed_at and self.queue:
+                self._probe(now)
             if packet.received is not None:
                 newly = (packet.received - self._received) & 0xFFFFFF
                 if newly < 0x800000:
@@ -219,6 +223,8 @@ class Source:
                     marked=bool(packet.flags & _ACK_M),
                     sample=sample,
                 )
+        elif packet.word == _PROBE and packet.service_time not in _NO_TIME:
+            self.nscc.observe(now - self.ccc.probed_at - packet.service_time * _NS_PER_SERVICE_UNIT)
         self._selected(packet, arrived, now)
         if packet.flags & _ACK_M:
             self.avoid(packet.ev, now)
@@ -229,6 +235,11 @@ class Source:
         self._follow_clear()
         if packet.flags & _ACK_REQ_CLEAR and not packet.flags & _ACK_P:
             self.clear_wanted = True
+
+    def _probe(self, now: int) -> None:
+        """Ask for the base round trip past all queues, once, when more is to follow."""
+        self.ccc.probed_at = now
+        self._pdc.control(CtlType.PROBE, payload=advance(self.cack), flags=_AR, opaque=_PROBE)
 
     def _sample(self, outgoing: Outgoing, packet: UetPacket, now: int) -> int | None:
         """Round-trip time of one packet, when the ACK tells which transmission it answers."""

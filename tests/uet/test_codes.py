@@ -25,10 +25,11 @@ from emu.nic.work import (
     Status,
     Transport,
 )
-from emu.uet import Parameters
+from emu.uet import NsccConfig, Parameters
 from emu.uet.headers import PDS_REQUEST, STD_SIZE, control, prologue, rendezvous, response
 from emu.uet.message import failure_of
 from emu.uet.path import PeerPath
+from emu.uet.psn import advance
 from emu.wire import uet
 from emu.wire.uet_names import (
     AckFlag,
@@ -43,7 +44,7 @@ from emu.wire.uet_names import (
     ReturnCode,
 )
 from tests.roce.bench import ALL_ACCESS, BASE, LKEY, RKEY
-from tests.uet.bench import Nic, decode, pair, perfect
+from tests.uet.bench import LATENCY, Nic, decode, pair, perfect
 from tests.uet.test_refusals import START, TRIMMED, TRIMMED_LASTHOP, Peer
 
 SOURCE = 0x1234
@@ -338,6 +339,29 @@ def test_a_destination_without_room_asks_for_a_clear_and_gets_one() -> None:
     net.scheduler.run(until=2 * MS)
     last = a.nic.packets()[-1]
     assert (last.kind, last.following, last.payload) == (PdsType.CP, CtlType.CLEAR_CMD, pdc.source.clear)
+
+
+def test_a_probe_tells_the_base_round_trip_when_more_is_to_follow() -> None:
+    nscc = NsccConfig(base_rtt_ns=10 * MS, bytes_per_second=20_000_000)
+    net, a, b = pair(parameters=Parameters(nscc=nscc, probe=True))
+    a.host.memory(LKEY, 1 << 19)
+    b.host.memory(RKEY, 1 << 19)
+    a.post(Opcode.WRITE, 1 << 19)
+    net.scheduler.run(until=1_000 * MS)
+    assert a.host.statuses == [(0, Status.SUCCESS)]
+    (probe,) = [packet for packet in a.nic.packets() if packet.kind == PdsType.CP]
+    assert (probe.following, probe.psn, probe.flags & AR) == (CtlType.PROBE, 0, AR)
+    assert probe.head.dscp == 46 and probe.word
+    (answer,) = [packet for packet in b.nic.packets() if packet.is_ack and packet.flags & AckFlag.P]
+    assert answer.word == probe.word
+    # The SACK begins where the probe says.
+    assert advance(answer.psn, answer.sack_offset) == probe.payload
+    (pdc,) = a.nic.fep.pdcs.values()
+    assert pdc.source.nscc.base_rtt <= 2 * LATENCY
+    # A single packet is not worth a probe, nor is a second message.
+    a.post(Opcode.WRITE, 1 << 19)
+    net.scheduler.run(until=2_000 * MS)
+    assert sum(packet.kind == PdsType.CP for packet in a.nic.packets()) == 1
 
 
 def test_closing_by_either_end() -> None:
