@@ -44,8 +44,8 @@ LOG_BF_SIZE = 9
 
 FIRMWARE = (22, 16, 0x0400)
 """Major, minor and sub-minor version in the initialization segment; drivers only print it."""
-LOG_RQT_ENTRIES = 7
-"""Queues in a receive queue table."""
+LOG_RQT_ENTRIES = 8
+"""Queues in a receive queue table. Linux 6.1 fills tables of 256 whatever it is told."""
 COMMAND_INTERFACE = 5
 """The only revision of the command interface that drivers accept."""
 
