@@ -133,6 +133,7 @@ class IdleWatch:
     def _look(self, number: int, seen: tuple[int, int] | None) -> None:
         qp = self._nic.qps.items.get(number)
         if qp is None or number not in self._due:
+            self._due.discard(number)
             return
         now = (qp.doorbell, qp.completed)
         if qp.doorbell != qp.completed:

@@ -89,6 +89,7 @@ class ReuseWatch:
         flight = self._flights.get(qp.number)
         if flight is None:
             flight = self._flights[qp.number] = _Flight()
+        self._forget_written(flight, (first + count - qp.sq.size) & MASK)
         if self.slots:
             flight.bursts.append((first, count, burst))
         requests, sums = flight.requests, flight.sums
@@ -98,6 +99,15 @@ class ReuseWatch:
             requests.append(request)
             if request.sges and request.opcode in _PAYLOAD:
                 sums[id(request.sges)] = {}
+
+    @staticmethod
+    def _forget_written(flight: _Flight, oldest: int) -> None:
+        """Slots before ``oldest`` are used again, so nobody waits for a completion of what was in them."""
+        bursts, requests = flight.bursts, flight.requests
+        while bursts and ahead(bursts[0][0], oldest) < 0:
+            bursts.popleft()
+        while requests and ahead(requests[0].index, oldest) < 0:
+            flight.sums.pop(id(requests.popleft().sges), None)
 
     def gathered(self, qpn: int, sges: list[Sge], offset: int, data: bytes) -> None:
         """Payload was read to be sent, perhaps again."""

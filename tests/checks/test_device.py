@@ -263,6 +263,18 @@ def test_an_armed_event_queue_is_silent() -> None:
     assert pair.a.rules() == []
 
 
+def test_work_that_never_completes_is_not_kept_for_ever() -> None:
+    pair = Pair()
+    for _ in range(100):
+        pair.post(signal=False)
+        pair.run(MS)
+    watch = pair.a.machine.nic.checks.watch
+    assert watch is not None
+    flight = watch.reuse._flights[pair.a.qp.number]
+    assert len(flight.bursts) == len(flight.requests) == len(flight.sums) == 16
+    assert pair.a.rules() == []
+
+
 def test_a_nop_has_nothing_to_compare() -> None:
     pair = Pair()
     pair.post(0, opcode=Opcode.NOP, rkey=0, lkey=0, remote_address=0, local_address=0)
