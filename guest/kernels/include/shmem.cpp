@@ -19,12 +19,23 @@ SIMT_DEVICE uint32_t Shmem::rkey(uint32_t pe) const
 // One lane alone.
 SIMT_DEVICE void Shmem::submit(uint32_t pe, Qp &qp, Wqe wqe)
 {
+	if (proxy) {
+		hand_over(pe, qp, wqe);
+		return;
+	}
+
 	uint64_t index = qp.reserve(1);
 
 	simt::note_use(qp.qpn, index, pe);
 	wqe.set_flags(VRNIC_WQE_SIGNAL);
 	qp.fill(index, wqe);
 	qp.publish(index, 1);
+}
+
+// To the CPU, as a command.
+SIMT_DEVICE void Shmem::hand_over(uint32_t pe, const Qp &qp, const Wqe &wqe)
+{
+	proxy->post(ProxyCommand::of(wqe, pe, static_cast<uint32_t>(&qp - peers[pe].qps), address, peers[pe].address));
 }
 
 // A WQE of each lane of the warp, if all go the same way: only the last asks for a completion.
@@ -35,7 +46,7 @@ SIMT_DEVICE void Shmem::submit_warp(uint32_t pe, uint32_t q, Wqe wqe)
 	uint32_t lane = simt::lane_id();
 	uint64_t base = 0;
 
-	if (!together) {
+	if (!together || proxy) {
 		submit(pe, own, wqe);
 		return;
 	}
@@ -93,10 +104,16 @@ SIMT_DEVICE void Shmem::put_signal(uint32_t pe, uint32_t q, uint64_t to, uint64_
 		return;
 	}
 
+	change.set_flags(VRNIC_WQE_SIGNAL | behind);
+	if (proxy) {
+		put(pe, q, to, from, size);
+		hand_over(pe, own, change);
+		return;
+	}
+
 	uint64_t base = own.reserve(2);
 
 	own.fill(base, Wqe::transfer(VRNIC_OP_WRITE, address + from, lkey, remote(pe, to), rkey(pe), size));
-	change.set_flags(VRNIC_WQE_SIGNAL | behind);
 	own.fill(base + 1, change);
 	own.publish(base, 2);
 }
@@ -141,7 +158,7 @@ SIMT_DEVICE uint64_t Shmem::fetch(uint32_t pe, Qp &own, const Wqe &wqe)
 	submit(pe, own, wqe);
 	if (mutated(Mutation::reuse_result))
 		submit(pe, own, wqe);
-	own.quiet();
+	quiet(pe, static_cast<uint32_t>(&own - peers[pe].qps));
 	return le64toh(simt::ld(reinterpret_cast<const uint64_t *>(heap + results) + simt::thread_id(), Order::acquire,
 				Scope::sys));
 }
@@ -159,7 +176,10 @@ SIMT_DEVICE uint64_t Shmem::fetch_cas(uint32_t pe, uint32_t q, uint64_t to, uint
 
 SIMT_DEVICE void Shmem::quiet(uint32_t pe, uint32_t q)
 {
-	qp(pe, q).quiet();
+	if (proxy)
+		proxy->quiet();
+	else
+		qp(pe, q).quiet();
 }
 
 SIMT_DEVICE void Shmem::quiet_all()

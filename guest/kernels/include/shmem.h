@@ -11,6 +11,7 @@
 #ifndef KERNELS_SHMEM_H
 #define KERNELS_SHMEM_H
 
+#include "proxy_ring.h"
 #include "qp.h"
 
 namespace kernels {
@@ -37,6 +38,7 @@ struct Shmem {
 	uint64_t sink;  // offset of 8 bytes that nobody reads: results of atomics without fetch
 	uint64_t results;  // offset of 8 bytes for each thread: results of atomics with
 	Peer peers[MAX_PES];
+	ProxyRing *proxy;  // through which a CPU submits; nullptr: lanes do
 
 	// WRITE @size bytes at @from of the own heap to @to of the peer's. Returns before it is complete.
 	SIMT_DEVICE void put(uint32_t pe, uint32_t q, uint64_t to, uint64_t from, uint32_t size);
@@ -87,6 +89,7 @@ private:
 
 	SIMT_DEVICE uint32_t rkey(uint32_t pe) const;
 	SIMT_DEVICE void submit(uint32_t pe, Qp &qp, Wqe wqe);
+	SIMT_DEVICE void hand_over(uint32_t pe, const Qp &qp, const Wqe &wqe);
 	SIMT_DEVICE void submit_warp(uint32_t pe, uint32_t q, Wqe wqe);
 	SIMT_DEVICE uint64_t fetch(uint32_t pe, Qp &qp, const Wqe &wqe);
 	SIMT_DEVICE Wqe adder(uint32_t pe, uint64_t to, uint64_t value, uint64_t result) const;

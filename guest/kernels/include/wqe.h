@@ -17,7 +17,7 @@ namespace kernels {
 struct Wqe {
 	uint64_t word[VRNIC_WQE_SIZE / 8];
 
-	SIMT_DEVICE static Wqe make(vrnic_opcode opcode, uint8_t flags, uint64_t remote, uint32_t rkey, uint32_t length)
+	SIMT_BOTH static Wqe make(vrnic_opcode opcode, uint8_t flags, uint64_t remote, uint32_t rkey, uint32_t length)
 	{
 		Wqe wqe = {};
 
@@ -28,7 +28,7 @@ struct Wqe {
 	}
 
 	// WRITE of @length bytes from @local to @remote, or READ the other way.
-	SIMT_DEVICE static Wqe transfer(vrnic_opcode opcode, uint64_t local, uint32_t lkey, uint64_t remote, uint32_t rkey,
+	SIMT_BOTH static Wqe transfer(vrnic_opcode opcode, uint64_t local, uint32_t lkey, uint64_t remote, uint32_t rkey,
 			    uint32_t length)
 	{
 		Wqe wqe = make(opcode, 0, remote, rkey, length);
@@ -39,7 +39,7 @@ struct Wqe {
 	}
 
 	// WRITE of @size bytes (up to 8) that are in the descriptor.
-	SIMT_DEVICE static Wqe inlined(const void *value, uint32_t size, uint64_t remote, uint32_t rkey)
+	SIMT_BOTH static Wqe inlined(const void *value, uint32_t size, uint64_t remote, uint32_t rkey)
 	{
 		Wqe wqe = make(VRNIC_OP_WRITE, VRNIC_WQE_INLINE, remote, rkey, size);
 
@@ -48,7 +48,7 @@ struct Wqe {
 	}
 
 	// Fetch-and-add of 8 bytes; the old value goes to @result.
-	SIMT_DEVICE static Wqe add(uint64_t value, uint64_t result, uint32_t lkey, uint64_t remote, uint32_t rkey)
+	SIMT_BOTH static Wqe add(uint64_t value, uint64_t result, uint32_t lkey, uint64_t remote, uint32_t rkey)
 	{
 		Wqe wqe = make(VRNIC_OP_ATOMIC_ADD, 0, remote, rkey, 8);
 
@@ -59,7 +59,7 @@ struct Wqe {
 	}
 
 	// Compare-and-swap of 8 bytes; the old value goes to @result.
-	SIMT_DEVICE static Wqe cas(uint64_t compare, uint64_t swap, uint64_t result, uint32_t lkey, uint64_t remote, uint32_t rkey)
+	SIMT_BOTH static Wqe cas(uint64_t compare, uint64_t swap, uint64_t result, uint32_t lkey, uint64_t remote, uint32_t rkey)
 	{
 		Wqe wqe = add(swap, result, lkey, remote, rkey);
 
@@ -68,17 +68,17 @@ struct Wqe {
 		return wqe;
 	}
 
-	SIMT_DEVICE void set_flags(uint8_t flags)
+	SIMT_BOTH void set_flags(uint8_t flags)
 	{
 		word[0] |= static_cast<uint64_t>(flags) << 8;
 	}
 
-	SIMT_DEVICE uint8_t flags() const
+	SIMT_BOTH uint8_t flags() const
 	{
 		return static_cast<uint8_t>(word[0] >> 8);
 	}
 
-	SIMT_DEVICE vrnic_opcode opcode() const
+	SIMT_BOTH vrnic_opcode opcode() const
 	{
 		return static_cast<vrnic_opcode>(word[0] & 0xff);
 	}

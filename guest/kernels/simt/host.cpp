@@ -60,7 +60,7 @@ size_t heap_header(uint32_t lanes)
 }
 
 Host::Host(const Options &options, Machine &machine)
-	: options_(options), machine_(machine), watcher_(options, machine)
+	: options_(options), machine_(machine), watcher_(options, machine), proxy_(options, machine)
 {
 	clock_machine = &machine;
 }
@@ -208,6 +208,8 @@ bool Host::open(size_t heap, uint32_t lanes, uint32_t ctas)
 		   static_cast<uint64_t>(options_.timeout * static_cast<double>(machine_.ticks_per_second));
 	for (Qp *qp : qps_)
 		qp->deadline = deadline;
+	if (options_.proxy && !proxy_.open(*memory_, *shmem_))
+		return failed();
 	return true;
 }
 

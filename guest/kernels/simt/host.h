@@ -10,6 +10,7 @@
 
 #include "kernel.h"
 #include "machine.h"
+#include "proxy_thread.h"
 #include "watcher.h"
 
 namespace kernels {
@@ -61,6 +62,10 @@ public:
 	{
 		return watcher_;
 	}
+	ProxyThread &proxy()
+	{
+		return proxy_;
+	}
 	// Where the heap's part of the kernel begins.
 	uint64_t base() const
 	{
@@ -87,6 +92,7 @@ private:
 	std::unique_ptr<simt::Memory> memory_;
 	std::vector<Qp *> qps_;
 	Watcher watcher_;
+	ProxyThread proxy_;
 	uint64_t base_ = 0;
 	std::string error_;
 };

@@ -33,9 +33,10 @@ int report(const Options &options, const Machine &machine, Host *host, const Job
 	       machine.pe, options.weak ? "weak" : "direct", static_cast<unsigned long long>(options.seed),
 	       ok ? "true" : "false", error.empty() ? "true" : "false");
 	if (job)
-		printf(",\"messages\":%llu,\"bytes\":%llu,\"doorbells\":%llu,\"seconds\":%.6f%s",
+		printf(",\"messages\":%llu,\"bytes\":%llu,\"doorbells\":%llu,\"cpu_touches\":%llu,\"seconds\":%.6f%s",
 		       static_cast<unsigned long long>(job->messages), static_cast<unsigned long long>(job->bytes),
 		       static_cast<unsigned long long>(host->rings()),
+		       static_cast<unsigned long long>(host->proxy().touches()),
 		       static_cast<double>(job->ticks) / static_cast<double>(machine.ticks_per_second),
 		       job->detail.c_str());
 	printf(",\"violations\":[");
@@ -75,6 +76,7 @@ int run(Options &options, const Kernel &kernel, Machine &machine)
 
 	Job job = { options, host.shmem(), host.memory(), host.base(), host.watcher() };
 	simt::Grid grid(shape, host.memory(), options.seed, [&] {
+		host.proxy().step();
 		machine.idle();
 		host.watcher().idle();
 	});

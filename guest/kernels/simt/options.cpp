@@ -19,7 +19,7 @@ namespace {
 enum {
 	OPT_HARNESS = 256, OPT_ENGINE, OPT_RING, OPT_DATA, OPT_SEED, OPT_CTAS, OPT_WARPS, OPT_QPS, OPT_SLOTS, OPT_BATCH,
 	OPT_START, OPT_DBR, OPT_CQ, OPT_ORDER, OPT_TRANSPORT,
-	OPT_DEVICE, OPT_DOORBELL, OPT_MUTATION, OPT_HINTS, OPT_TOKENS, OPT_EXPERTS, OPT_TOPK, OPT_HIDDEN, OPT_STEPS, OPT_ROUTING,
+	OPT_DEVICE, OPT_DOORBELL, OPT_SUBMIT, OPT_MUTATION, OPT_HINTS, OPT_TOKENS, OPT_EXPERTS, OPT_TOPK, OPT_HIDDEN, OPT_STEPS, OPT_ROUTING,
 };
 
 const option long_options[] = {
@@ -44,6 +44,7 @@ const option long_options[] = {
 	{ "order", required_argument, nullptr, OPT_ORDER },
 	{ "device", required_argument, nullptr, OPT_DEVICE },
 	{ "doorbell", required_argument, nullptr, OPT_DOORBELL },
+	{ "submit", required_argument, nullptr, OPT_SUBMIT },
 	{ "mutation", required_argument, nullptr, OPT_MUTATION },
 	{ "hints", required_argument, nullptr, OPT_HINTS },
 	{ "tokens", required_argument, nullptr, OPT_TOKENS },
@@ -81,6 +82,7 @@ void usage()
 	       "      --start INDEX      first running index\n"
 	       "      --dbr POLICY       doorbell record: none, recovery (default), authoritative or strict\n"
 	       "      --order ORDER      record-doorbell (default) or doorbell-record-doorbell\n"
+	       "      --submit HOW       direct (default), or proxy: lanes hand commands to a thread of the CPU\n"
 	       "      --hints WHAT       on (default), or off: tell the NIC's checks what it cannot see\n"
 	       "      --cq MODE          collapsed (default), ring or counter\n"
 	       "      --device NIC       whose formats: vrnic (default), or mlx5 (an mlx5-compatible NIC's)\n"
@@ -162,6 +164,7 @@ void set(Options &options, int which, const char *value)
 	};
 	static const char *const cqs[] = { "collapsed", "ring", "counter", nullptr };
 	static const char *const orders[] = { "record-doorbell", "doorbell-record-doorbell", nullptr };
+	static const char *const submitters[] = { "direct", "proxy", nullptr };
 	static const char *const switches[] = { "on", "off", nullptr };
 	static const char *const routings[] = { "uniform", "hot", "idle", nullptr };
 	static const char *const devices[] = { "vrnic", "mlx5", nullptr };
@@ -231,6 +234,9 @@ void set(Options &options, int which, const char *value)
 	case OPT_ORDER:
 		options.ring_twice = choice("--order", value, orders) == 1;
 		break;
+	case OPT_SUBMIT:
+		options.proxy = choice("--submit", value, submitters) == 1;
+		break;
 	case OPT_HINTS:
 		options.hints = choice("--hints", value, switches) == 0;
 		break;
@@ -283,6 +289,19 @@ void check_mlx5(Options &options)
 	options.hints = false;
 }
 
+// What a CPU that submits does without.
+void check_proxy(Options &options)
+{
+	if (options.device == Device::mlx5)
+		refuse("--submit proxy is for --device vrnic");
+	if (options.completion != Completion::collapsed)
+		refuse("--submit proxy reads collapsed CQs: --cq collapsed");
+	if (mutation != Mutation::none)
+		refuse("--submit proxy makes no mistakes: no --mutation");
+	// Hints tell what lanes do to rings; here lanes do nothing to them.
+	options.hints = false;
+}
+
 } // namespace
 
 void options_parse(int argc, char **argv, Options &options)
@@ -295,6 +314,8 @@ void options_parse(int argc, char **argv, Options &options)
 	if (optind != argc - 1)
 		refuse(optind == argc ? "which kernel?" : "one kernel at a time");
 	options.kernel = argv[optind];
+	if (options.proxy)
+		check_proxy(options);
 	if (options.device == Device::mlx5)
 		check_mlx5(options);
 	if (!options.role && options.harness < 0)

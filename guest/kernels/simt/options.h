@@ -18,6 +18,7 @@ struct Options {
 	char role = 0;  // 'a' or 'b' in a guest
 	int harness = -1;  // a socket to a NIC without a guest
 	bool weak = false;  // memory engine
+	bool proxy = false;  // a CPU submits
 	bool hints = true;  // tell the NIC's checks of this side
 	Device device = Device::vrnic;
 	Convention convention = Convention::next;  // of mlx5 doorbells
