@@ -31,8 +31,8 @@ class Receives:
         """``element`` was taken for a message that came to nothing.
 
         It serves the next one, unless others share its queue. Then it completes in error (fault class E), as
-        it can neither be returned nor kept from them. Which ``status`` says so is a choice: that of the fault,
-        and LOC_QP_OP_ERR where a message broke off.
+        it can neither be returned nor kept from them. Which ``status`` says so is a choice: that of the
+        fault, and LOC_QP_OP_ERR where a message broke off.
         """
         if element.shared:
             self.fail(element, status, cause)
