@@ -27,6 +27,8 @@ NicArguments = Annotated[list[str], typer.Argument(help='NICs, for example "node
 
 _SHOWN = ("delivered", "lost", "down", "trimmed", "marked", "replayed")
 """Counters of a lane that tell most, in the table; --json has all."""
+_QUEUE = ("depth", "peak", "sent", "marked", "trimmed", "dropped")
+"""Likewise of a queue."""
 
 
 @app.command()
@@ -38,6 +40,8 @@ def show(
     socket: SocketOption = None,
 ) -> None:
     """State and counters of each link: frames delivered, lost, dropped while down, and so on.
+
+    Of the queue before a link with a speed: bytes that wait (depth) and waited at most (peak), frames.
 
     Examples: `vrnic link show`, `vrnic link show node0.nic0 --json`.
     """
@@ -56,6 +60,13 @@ def show(
             values = [link["counters"][f"{direction}.{counter}"] for counter in _SHOWN]
             rows.append((name, link["device"], "up" if link["up"] else "DOWN", word, *values))
     print_table("links", ("NIC", "device", "link", "NIC ...", *_SHOWN), rows)
+    queues = [
+        (name, *(link["counters"][f"queue.{counter}"] for counter in _QUEUE))
+        for name, link in links.items()
+        if "queue.depth" in link["counters"]
+    ]
+    if queues:
+        print_table("the switch's queues before links with a speed", ("NIC", *_QUEUE), queues)
 
 
 @app.command()

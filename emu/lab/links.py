@@ -23,7 +23,7 @@ class Links:
         self._switch = switch
 
     def show(self, _: dict[str, object]) -> dict[str, dict[str, object]]:
-        """Every link by its NIC: ``device``, ``up``, and the counters of both directions."""
+        """Every link by its NIC: ``device``, ``up``, and the counters of both directions and its queue."""
         return {name: self._describe(name) for name in self._devices}
 
     def set(self, params: dict[str, object]) -> dict[str, object]:
@@ -45,4 +45,4 @@ class Links:
 
     def _describe(self, name: str) -> dict[str, object]:
         link = self._switch.link(name)
-        return {"device": self._devices[name], "up": link.up, "counters": link.counters()}
+        return {"device": self._devices[name], "up": link.up, "counters": self._switch.snapshot()[name]}

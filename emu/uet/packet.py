@@ -244,9 +244,9 @@ class Parser:
             return Drop("wrong CRC", "rx_icrc_encapsulated")
         kind = frame[at] >> 3
         needed = PDS_SIZES.get(kind)
-        if kind == PdsType.TSS:
-            return Drop("a secured packet, and this NIC has no secret", SECURED)
         if needed is None:
+            if kind == PdsType.TSS:
+                return Drop("a secured packet, and this NIC has no secret", SECURED)
             return Drop(f"packet type {kind} is reserved")
         if end < at + needed:
             return Drop(f"{end - at} bytes are no {PdsType(kind).name} header")

@@ -21,7 +21,7 @@ from emu.lab.topology import Lab, Nic, Node
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Sockets of a lab with a NIC of each kind."""
-    nics = (Nic(), Nic(device="mlx5"), Nic(device="virtio"))
+    nics = (Nic(), Nic(device="mlx5", speed_mbps=100), Nic(device="virtio"))
     server = LabServer(Lab(nodes=(Node("left", nics, ()),)), tmp_path)
     thread = threading.Thread(target=server.loop.run)
     thread.start()
@@ -64,3 +64,12 @@ def test_one_wrong_name_leaves_every_link_alone(folder: Path) -> None:
     assert "left.nic9" in result.output and "left.nic1" in result.output
     assert all(states(folder).values())
     assert link(folder, "show", "right.nic0").exit_code == 1
+
+
+def test_queues_are_shown_where_a_link_has_a_speed(folder: Path) -> None:
+    shown = link(folder, "show").output
+    _, queues = shown.split("the switch's queues")
+    assert "left.nic1" in queues and "left.nic0" not in queues
+    assert all(name in queues for name in ("depth", "peak", "marked", "trimmed", "dropped"))
+    assert "queues" not in link(folder, "show", "left.nic0").output
+    assert json.loads(link(folder, "show", "--json").output)["left.nic1"]["counters"]["queue.depth"] == 0
