@@ -47,7 +47,8 @@ CHECKS = (
         "QPN, index, what was found, the width at which it was cut",
         "As for C01, C03 or C07.",
         "Compute phase from the running index before masking; keep 32 bits until the last moment.",
-        limits="mlx5 has 16-bit indices and no phase: only doorbell records are wider there.",
+        personalities=("vrnic",),
+        limits="mlx5 formats have 16-bit indices and no phase.",
     ),
     Check(
         Rule.C29_UNSUPPORTED,

@@ -59,6 +59,7 @@ CHECKS = (
         "Nothing: the work stays where it is.",
         "Keep the record current before each doorbell, and choose a policy that reads it.",
         found=Found.FAULT,
+        personalities=("vrnic",),
     ),
     Check(
         Rule.C14_UNRUNG,
