@@ -67,6 +67,8 @@ PATIENCE = 500 * MS
 """How long software may take to notice an error."""
 UNREAD = 2000 * MS
 """How long events may wait for a driver."""
+INVALID = 0xF
+"""High half of an entry's last byte that no completion has."""
 SCANNED = 1 << 20
 """Bytes of a queue's memory that are looked at."""
 
@@ -120,6 +122,8 @@ class CompletionWatch:
         size = ring.slot_size
         for slot in range(count):
             entry = data[slot * size : (slot + 1) * size - 1]
+            if data[(slot + 1) * size - 1] >> 4 == INVALID:
+                continue
             if entry.count(0) != len(entry) and entry.count(0xFF) != len(entry):
                 at = next(at for at, byte in enumerate(entry) if byte != entry[-1])
                 self._unprepared(f"CQ {cq.number}", f"entry {slot}", ring.place(slot), at)

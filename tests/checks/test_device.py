@@ -98,7 +98,9 @@ def test_a_lost_doorbell_is_named_unless_something_makes_up_for_it() -> None:
     assert pair.a.rules() == [Rule.C13_LOST_DOORBELL]
 
 
-@pytest.mark.parametrize(("byte", "named"), [(0, False), (0xFF, False), (0x5A, False), (None, True)])
+@pytest.mark.parametrize(
+    ("byte", "named"), [(0, False), (0xFF, False), (0x5A, False), (0xF1, False), (None, True)]
+)
 def test_memory_of_a_cq_must_be_clear(byte: int | None, named: bool) -> None:
     machine = BareMachine()
     driver = Driver(machine)
@@ -107,6 +109,8 @@ def test_memory_of_a_cq_must_be_clear(byte: int | None, named: bool) -> None:
     content = bytes(range(256)) * 4 if byte is None else bytes((byte,)) * (CQE_SIZE * 16)
     if byte == 0x5A:
         content = (bytes(CQE_SIZE - 1) + b"\x5a") * 16
+    if byte == 0xF1:
+        content = (bytes(range(CQE_SIZE - 1)) + b"\xf1") * 16
     machine.store(at, content)
     driver.command(
         AdminOpcode.CREATE_CQ,
