@@ -17,7 +17,7 @@ from emu.nic.context import ProtectionDomain
 from emu.nic.cq import CompletionQueue
 from emu.nic.engine import ProtectionError
 from emu.nic.formats import WqeFault
-from emu.nic.frame import FrameInfo, inspect, segment, with_checksums
+from emu.nic.frame import NO_HASH, FlowHash, FrameInfo, inspect, segment, with_checksums
 from emu.nic.mr import MemoryKeys
 from emu.nic.platform import Platform
 from emu.nic.record import DbrPolicy, DoorbellRecord
@@ -366,7 +366,7 @@ class EthernetReceiveQueue(_EthernetQueue):
         super().set_state(state)
         self._buffers.clear()
 
-    def receive(self, frame: bytes) -> None:
+    def receive(self, frame: bytes, flow: FlowHash = NO_HASH) -> None:
         """Put a frame into the next buffer; without one it is dropped and counted, as on any adapter."""
         platform = self._platform
         counters = self._counters
@@ -391,7 +391,7 @@ class EthernetReceiveQueue(_EthernetQueue):
             self._fail(str(error), index, CompletionOpcode.RECV, Status.LOC_LEN_ERR, 0)
             return
         counters.count_received(frame)
-        info: FrameInfo = inspect(frame)
+        info: FrameInfo = inspect(frame, flow)
         done = Completion(
             self.number, index, CompletionOpcode.RECV, Status.SUCCESS, length=len(frame), cookie=info
         )

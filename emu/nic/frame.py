@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 __all__ = [
     "ETHERNET_SIZE",
+    "NO_HASH",
     "TCP",
     "UDP",
+    "FlowHash",
     "FrameInfo",
     "Headers",
     "inspect",
@@ -49,15 +51,29 @@ class Headers:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowHash:
+    """A number that all packets of a flow share. ``version`` is the one of the IP addresses that went in,
+    ``protocol`` the one of the ports (0: none did)."""
+
+    value: int
+    version: int = 0
+    protocol: int = 0
+
+
+NO_HASH = FlowHash(0)
+
+
+@dataclass(frozen=True, slots=True)
 class FrameInfo:
     """A received frame. ``sum`` is the sum over its IP packet, ``l3_ok``/``l4_ok`` that its checksums
-    hold."""
+    hold, ``flow`` what steering made of its flow."""
 
     headers: Headers
     length: int
     sum: int
     l3_ok: bool
     l4_ok: bool
+    flow: FlowHash = NO_HASH
 
 
 def parse_headers(frame: bytes | bytearray) -> Headers:
@@ -80,11 +96,11 @@ def parse_headers(frame: bytes | bytearray) -> Headers:
     return Headers(l3, l3, size, 0, 0)
 
 
-def inspect(frame: bytes) -> FrameInfo:
+def inspect(frame: bytes, flow: FlowHash = NO_HASH) -> FrameInfo:
     """Look at a received frame as far as checksums go."""
     headers = parse_headers(frame)
     if not headers.version:
-        return FrameInfo(headers, len(frame), _whole(frame[headers.l3 :]), False, False)
+        return FrameInfo(headers, len(frame), _whole(frame[headers.l3 :]), False, False, flow)
     l3_ok = headers.version == 6 or _sum(frame[headers.l3 : headers.l4]) == 0
     l4_ok = False
     if not headers.fragment and headers.protocol in _CHECKSUM_AT:
@@ -92,7 +108,7 @@ def inspect(frame: bytes) -> FrameInfo:
         at = _CHECKSUM_AT[headers.protocol]
         absent = headers.protocol == UDP and payload[at : at + 2] == b"\0\0"
         l4_ok = len(payload) >= at + 2 and (absent or (_pseudo(frame, headers) + _sum(payload)) % 0xFFFF == 0)
-    return FrameInfo(headers, len(frame), _whole(frame[headers.l3 : headers.end]), l3_ok, l4_ok)
+    return FrameInfo(headers, len(frame), _whole(frame[headers.l3 : headers.end]), l3_ok, l4_ok, flow)
 
 
 def with_checksums(frame: bytes, *, l3: bool, l4: bool) -> bytes:

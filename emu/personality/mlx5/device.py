@@ -14,6 +14,7 @@ from emu.nic.ethernet import EthernetCounters, EthernetReceiveQueue, EthernetSen
 from emu.nic.pages import PageList
 from emu.nic.qp import QueuePair
 from emu.nic.ring import RingMemory
+from emu.nic.rss import RssHash
 from emu.nic.srq import SharedReceiveQueue
 from emu.nic.table import ObjectTable
 from emu.personality.mlx5.addresses import AddressTable
@@ -73,10 +74,11 @@ class CounterSet:
 
 @dataclass(slots=True)
 class Tir:
-    """Where steering sends a packet: one receive queue, or one of a table."""
+    """Where steering sends a packet: one receive queue, or one of a table, which ``hash`` chooses."""
 
     rqn: int | None
     rqt: int | None
+    hash: RssHash
 
 
 @dataclass(slots=True)
@@ -189,13 +191,13 @@ class Mlx5Device:
             tir = self.tirs.items.get(number)
             if tir is None:
                 continue
-            rqn = tir.rqn
+            rqn, flow = tir.rqn, tir.hash.of(frame)
             if tir.rqt is not None:
                 table = self.rqts.items.get(tir.rqt)
-                rqn = table[self.steering.spread(frame) % len(table)] if table else None
+                rqn = table[flow.value % len(table)] if table else None
             queue = self.rqs.items.get(rqn) if rqn is not None else None
             if queue is not None:
-                queue.receive(frame)
+                queue.receive(frame, flow)
 
 
 def ring_memory(context: Mapping[str, int], pages: list[int], log_page: str, length: int) -> RingMemory:

@@ -7,7 +7,6 @@ which bits count. What no entry matches goes to the table's miss table, or nowhe
 
 from __future__ import annotations
 
-from binascii import crc32
 from dataclasses import dataclass, field
 
 from emu.nic.errors import ErrorKind, NicError
@@ -101,16 +100,6 @@ class Steering:
                 if table.miss is not None:
                     waiting.append(table.miss)
         return list(found)
-
-    @staticmethod
-    def spread(frame: bytes) -> int:
-        """A number that is the same for all frames of a flow, to choose among receive queues."""
-        headers = parse_headers(frame)
-        if not headers.version:
-            return 0
-        at = headers.l3 + (12 if headers.version == 4 else 8)
-        ports = frame[headers.l4 : headers.l4 + 4] if _has_ports(headers) else b""
-        return crc32(frame[at : headers.l4] + ports)
 
 
 def match_key(frame: bytes) -> int:

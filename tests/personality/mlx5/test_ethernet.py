@@ -13,6 +13,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 
+from emu.nic.rss import HashField, HashFunction, RssHash
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.codes import CommandStatus, CqeOpcode, CqeSyndrome, WqeOpcode
 from emu.personality.mlx5.identity import UAR_SIZE
@@ -307,6 +308,50 @@ def test_a_flow_stays_with_one_queue_of_a_table(netdev: Netdev) -> None:
     netdev.post(netdev.memory)
     netdev.deliver(IN / TCP_V4)
     assert netdev.receive_cq.poll() is not None
+
+
+def test_the_hash_of_a_flow_chooses_its_queue(netdev: Netdev) -> None:
+    """Key and fields are the driver's; its stack finds the hash in the completion."""
+    do = netdev.machine.do
+    key = bytes(range(1, 41))
+    other = netdev._create(
+        Op.CREATE_RQ, netdev.send_cq, netdev.machine.allocate(4096), netdev.machine.allocate(64), 5
+    )
+    queues = b"".join(number.to_bytes(4, "big") for number in (netdev.rq, other))
+    rqt = do(Op.CREATE_RQT, tail=queues, rqt_context__rqt_actual_size=2)["rqtn"]
+    context = {
+        "ctx__disp_type": 1,
+        "ctx__indirect_table": rqt,
+        "ctx__rx_hash_fn": HashFunction.TOEPLITZ,
+        "ctx__rx_hash_toeplitz_key": int.from_bytes(key, "big"),
+        "ctx__rx_hash_field_selector_outer": 0xF,
+    }
+    for wrong in ({"ctx__rx_hash_fn": 3}, {"ctx__rx_hash_field_selector_outer": 0x10}):
+        assert (
+            netdev.machine.command(Op.CREATE_TIR, 0, b"", **(context | wrong)).status
+            is CommandStatus.BAD_PARAM
+        )
+    netdev.tir = do(Op.CREATE_TIR, 0, b"", **context)["tirn"]
+    netdev.rule(0, netdev.table, netdev.to_tir())
+    expected = RssHash(HashFunction.TOEPLITZ, key, HashField(0xF))
+    seen = set()
+    for at in range(8):
+        netdev.post(netdev.memory + at * 0x800)
+    for port in range(8):
+        frame = netdev.deliver(IN / IP(src="10.0.0.2", dst="10.0.0.1") / TCP(sport=port))
+        value = expected.of(frame).value
+        at = netdev.receive_cq.consumer
+        done = netdev.receive_cq.poll()
+        assert (done is None) == bool(value % 2)
+        if done is not None:
+            entry = netdev.machine.load(netdev.receive_cq.ring + at * 64, 64)
+            assert (int.from_bytes(entry[12:16], "big"), entry[16]) == (value, 1 << 6 | 1 << 2)
+        seen.add(value % 2)
+    assert seen == {0, 1}
+    do(Op.MODIFY_TIR, tirn=netdev.tir, ctx__rx_hash_fn=HashFunction.NONE)
+    assert netdev.machine.device.tirs.items[netdev.tir].hash == expected
+    do(Op.MODIFY_TIR, tirn=netdev.tir, bitmask=1 << 1, ctx__rx_hash_fn=HashFunction.NONE)
+    assert netdev.machine.device.tirs.items[netdev.tir].hash == RssHash()
 
 
 def test_a_state_the_driver_is_wrong_about_is_refused(netdev: Netdev) -> None:

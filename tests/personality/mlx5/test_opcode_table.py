@@ -17,6 +17,7 @@ from emu.events import Kind
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.codes import CommandStatus, Register, WqeOpcode
 from emu.personality.mlx5.commands import COMMANDS
+from emu.personality.mlx5.identity import LOG_RQT_ENTRIES
 from tests.personality.mlx5.machine import Machine, Reply, inline
 from tests.personality.mlx5.test_commands import World
 
@@ -433,7 +434,7 @@ def test_a_queue_in_another_state_than_its_driver_thinks(
     assert machine.command(opcode, **values).status is CommandStatus.BAD_QP_STATE
 
 
-@pytest.mark.parametrize("count", [0, 2, 129])
+@pytest.mark.parametrize("count", [0, 2, (1 << LOG_RQT_ENTRIES) + 1])
 def test_a_table_of_queues_has_a_sane_size(machine: Machine, everything: Everything, count: int) -> None:
     """None, more than the command lists, more than a table holds."""
     tail = everything.rq.to_bytes(4, "big") * (1 if count == 2 else count)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from emu.nic.errors import ErrorKind, NicError
 from emu.nic.ethernet import EthernetReceiveQueue, EthernetSendQueue, QueueConfig, QueueState
+from emu.nic.rss import KEY_BYTES, HashField, HashFunction, RssHash
 from emu.personality.mlx5.codes import CommandOpcode as Op
 from emu.personality.mlx5.commands.command import NOTHING_OUT, Command, Request
 from emu.personality.mlx5.device import Door, Mlx5Device, Tir, record_memory, ring_memory
@@ -22,6 +23,10 @@ CYCLIC = 1
 """Type of a work queue whose descriptors follow each other in a ring."""
 DIRECT, INDIRECT = 0, 1
 """How a TIR chooses its receive queue."""
+MODIFY_HASH = 1 << 1
+"""Bit of MODIFY_TIR's mask: take the context's hash."""
+HASH_FIELDS = 0xF
+"""Addresses and ports among the selected fields."""
 RQ_STATE_ERROR = 3
 LOG_SLOT = SLOT.bit_length() - 1
 QUEUE_ENTRY = 4
@@ -101,16 +106,34 @@ def create_tir(device: Mlx5Device, request: Request) -> Mapping[str, int]:
 def _tir(device: Mlx5Device, context: Mapping[str, int]) -> Tir:
     if context["disp_type"] == DIRECT:
         device.rqs.get(context["inline_rqn"], "inline_rqn")
-        return Tir(context["inline_rqn"], None)
+        return Tir(context["inline_rqn"], None, _hash(context))
     if context["disp_type"] != INDIRECT:
         raise NicError(ErrorKind.BAD_FIELD, f"dispatch type {context['disp_type']} is unknown", "disp_type")
     device.rqts.get(context["indirect_table"], "indirect_table")
-    return Tir(None, context["indirect_table"])
+    return Tir(None, context["indirect_table"], _hash(context))
+
+
+def _hash(context: Mapping[str, int]) -> RssHash:
+    """:raises NicError: BAD_FIELD, a function or fields that are not offered."""
+    function, fields = context["rx_hash_fn"], context["rx_hash_field_selector_outer"] & 0x3FFFFFFF
+    if function not in list(HashFunction):
+        raise NicError(ErrorKind.BAD_FIELD, f"hash function {function} is unknown", "rx_hash_fn")
+    if fields & ~HASH_FIELDS:
+        text = f"fields {fields:#x} of a hash: only addresses and ports are offered"
+        raise NicError(ErrorKind.BAD_FIELD, text, "rx_hash_field_selector_outer")
+    return RssHash(
+        HashFunction(function),
+        context["rx_hash_toeplitz_key"].to_bytes(KEY_BYTES, "big"),
+        HashField(fields),
+        bool(context["rx_hash_symmetric"]),
+    )
 
 
 def modify_tir(device: Mlx5Device, request: Request) -> None:
-    """Hash and loopback settings; neither changes where a frame goes here."""
-    device.tirs.get(request["tirn"], "tirn")
+    """Another hash. Loopback settings change nothing here."""
+    tir = device.tirs.get(request["tirn"], "tirn")
+    if request["bitmask"] & MODIFY_HASH:
+        tir.hash = _hash(request.within("ctx"))
 
 
 def destroy_tir(device: Mlx5Device, request: Request) -> None:

@@ -26,7 +26,7 @@ __all__ = ["CQE_SIZE", "CompletionFormat", "finish"]
 CQE_SIZE = 64
 _GOOD = struct.Struct(">24xI4xII4xIQIHx")
 _BAD = struct.Struct(">32xI18xBBIHx")
-_FRAME = struct.Struct(">20xH6xBB14xIQ4xHx")
+_FRAME = struct.Struct(">12xIB3xH6xBB14xIQ4xHx")
 _DEFAULT_PKEY = 0xFFFF
 _HAS_HEADER = 1 << 28
 _SOURCES = {0: 0, 6: _HAS_HEADER | 1 << 24, 4: _HAS_HEADER | 2 << 24}
@@ -34,6 +34,8 @@ _SOURCES = {0: 0, 6: _HAS_HEADER | 1 << 24, 4: _HAS_HEADER | 2 << 24}
 _L2_OK, _L3_OK, _L4_OK = 1, 2, 4
 _L3_TYPES = {0: 0, 6: 1, 4: 2}
 _L4_TYPES = {TCP: 4, UDP: 2}
+_HASH_L3 = {0: 0, 4: 1 << 2, 6: 2 << 2}
+_HASH_L4 = {0: 0, TCP: 1 << 6, UDP: 2 << 6}
 
 _WQE_OPCODES = {
     CompletionOpcode.SEND: WqeOpcode.SEND,
@@ -114,10 +116,12 @@ def _received(completion: Completion) -> tuple[CqeOpcode, int]:
 
 
 def _frame(completion: Completion, info: FrameInfo, timestamp: int) -> bytes:
-    """Completion of a received frame: what its headers are and whether their checksums hold."""
-    headers = info.headers
+    """Completion of a received frame: what its headers are, whether their checksums hold, its flow's hash."""
+    headers, flow = info.headers, info.flow
     l4 = _L4_TYPES.get(headers.protocol, 0) if not headers.fragment else 0
     return _FRAME.pack(
+        flow.value,
+        _HASH_L3[flow.version] | _HASH_L4[flow.protocol],
         info.sum,
         _L2_OK | (_L3_OK if info.l3_ok else 0) | (_L4_OK if info.l4_ok else 0),
         l4 << 4 | _L3_TYPES[headers.version] << 2,

@@ -253,10 +253,13 @@ TIRC = Structure(
     {
         "disp_type": (0x020, 4),
         "inline_rqn": (0x0E8, 24),
+        "rx_hash_symmetric": (0x100, 1),
         "indirect_table": (0x108, 24),
         "rx_hash_fn": (0x120, 4),
         "self_lb_block": (0x126, 2),
         "transport_domain": (0x128, 24),
+        "rx_hash_toeplitz_key": (0x140, 320),
+        "rx_hash_field_selector_outer": (0x280, 32),
     },
 )
 """Transport interface receive: where a steering rule sends a packet."""
