@@ -16,7 +16,7 @@ from emu.control.locate import lab_directory
 from emu.lab.installation import Installation
 from emu.lab.runner import LabRunner
 from emu.lab.topology import Gpu, Lab, Nic, Node
-from tests.boot.test_mlx5 import SERVER, between, mlx5_complaints
+from tests.boot.mlx5 import SERVER, between, complaints
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -106,13 +106,13 @@ def test_counters_are_live_under_the_names_of_linux(pair: LabRunner) -> None:
 def test_a_promiscuous_netdev_is_served(pair: LabRunner) -> None:
     """tcpdump and bridges need it; the kernel then adds a rule and says so to the vport."""
     guest = pair["node1"]
-    guest.run("ip link set eth0 promisc on; ip link set eth0 allmulticast on").check()
+    guest.run("ifconfig eth0 promisc allmulti").check()
     ping = pair["node0"].run(f"ping -c 2 {SERVER}", 20)
     assert "2 packets received" in "\n".join(ping.out), ping
-    guest.run("ip link set eth0 promisc off; ip link set eth0 allmulticast off").check()
+    guest.run("ifconfig eth0 -promisc -allmulti").check()
 
 
 def test_no_driver_complained(pair: LabRunner) -> None:
     wanted = re.compile(r"cq_err_event_notifier.*CQ error on CQN \w+, syndrome 0x1")
     for node in ("node0", "node1"):
-        assert [line for line in mlx5_complaints(pair, node) if not wanted.search(line)] == []
+        assert [line for line in complaints(pair, node) if not wanted.search(line)] == []
