@@ -26,19 +26,19 @@ PATIENCE = 120.0
 """Seconds for one tool. Far more than it takes: the machine may be busy."""
 
 _COMPLAINT = re.compile(
-    r"fail|error|warn|unable|invalid|abort|time.?out|not supported|hw csum|call trace|BUG", re.IGNORECASE
+    r"(?i:fail|error|warn|unable|invalid|abort|time.?out|not supported|hw csum|call trace)|BUG: "
 )
-_ABOUT_US = re.compile(r"mlx5|infiniband|eth0|rdma|ib_|cut here|call trace|BUG", re.IGNORECASE)
+_ABOUT_US = re.compile(r"(?i:mlx5|infiniband|eth0|rdma|ib_|cut here|call trace)|BUG: ")
 _HARMLESS = ("PTM is not supported by PCIe",)
 """What a slot of this machine does not have."""
 
 
 @contextmanager
 def stock_guests(
-    installation: Installation, folder: Path, name: str, *, loss: float = 0.0, memory: str = "512M"
+    installation: Installation, folder: Path, name: str, *, loss: float = 0.0
 ) -> Iterator[LabRunner]:
     """Two running guests, node0 and node1, with an mlx5-compatible NIC each, on which RDMA is ready."""
-    nodes = tuple(Node(each, (Nic(device="mlx5"),), (), memory) for each in ADDRESSES)
+    nodes = tuple(Node(each, (Nic(device="mlx5"),), ()) for each in ADDRESSES)
     lab = Lab(nodes=nodes, name=f"{name}-{folder.parent.name}"[:24], loss=loss)
     with LabRunner(lab, installation, lab_directory(lab.name), folder / f"{name}.pcapng") as running:
         running.start(PATIENCE)

@@ -63,26 +63,6 @@ def test_unmodified_drivers_bind_without_a_complaint(stock_pair: LabRunner) -> N
         assert mlx5_complaints(stock_pair, node) == []
 
 
-def test_the_port_is_active_with_roce_v2_addresses(stock_pair: LabRunner) -> None:
-    shown = "\n".join(stock_pair["node0"].run("ibv_devinfo -v").check().out)
-    assert re.search(r"state:\s+PORT_ACTIVE", shown)
-    assert re.search(r"link_layer:\s+Ethernet", shown)
-    assert re.search(r"GID\[\s*0\]:\s+fe80::76:72ff:fe00:1, RoCE v2", shown)
-    assert re.search(r"GID\[\s*1\]:\s+::ffff:10\.77\.0\.1, RoCE v2", shown)
-
-
-def test_the_function_says_what_it_is(stock_pair: LabRunner) -> None:
-    shown = "\n".join(stock_pair["node0"].run("lspci -vv -s 01:00.0").check().out)
-    assert "Virtual Function" in shown
-    assert "Kernel driver in use: mlx5_core" in shown or "MSI-X: Enable+" in shown
-
-
-def test_network_devices_reach_each_other(stock_pair: LabRunner) -> None:
-    for address in (SERVER, "fe80::76:72ff:fe00:2%eth0"):
-        ping = stock_pair["node0"].run(f"ping -c 3 -s 1400 {address}", 20)
-        assert "3 packets received" in "\n".join(ping.out), ping
-
-
 @full
 def test_tcp_carries_bytes_unchanged(stock_pair: LabRunner) -> None:
     left, right = stock_pair["node0"], stock_pair["node1"]
@@ -93,62 +73,6 @@ def test_tcp_carries_bytes_unchanged(stock_pair: LabRunner) -> None:
     assert job.wait().status == 0
     sums = {guest.run("sha256sum < /tmp/bytes").out for guest in (left, right)}
     assert len(sums) == 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "-g 1 -n 200",
-        pytest.param("-g 0 -e -s 65536 -n 30", marks=full),
-        pytest.param("-g 1 -s 1 -n 100", marks=full),
-    ],
-)
-def test_messages_over_a_reliable_connection(stock_pair: LabRunner, options: str) -> None:
-    out = between(stock_pair, f"ibv_rc_pingpong {options}")
-    iterations = options.split()[-1]
-    assert any(line.startswith(f"{iterations} iters in") for line in out), out
-
-
-@pytest.mark.parametrize("tool", ["ibv_uc_pingpong", "ibv_ud_pingpong"])
-def test_messages_without_a_reliable_connection(stock_pair: LabRunner, tool: str) -> None:
-    out = between(stock_pair, f"{tool} -g 1 -n 100")
-    assert any(line.startswith("100 iters in") for line in out), out
-
-
-@pytest.mark.parametrize(
-    ("tool", "size", "count"),
-    [
-        ("ib_write_bw", "65536", "100"),
-        pytest.param("ib_read_bw", "65536", "100", marks=full),
-        pytest.param("ib_send_bw", "65536", "100", marks=full),
-        pytest.param("ib_send_bw -c UD", "1024", "100", marks=full),
-        pytest.param("ib_write_lat", "8", "200", marks=full),
-        pytest.param("ib_atomic_bw", "8", "100", marks=full),
-        pytest.param("ib_write_bw -q 4", "65536", "400", marks=full),
-    ],
-)
-def test_perftest(stock_pair: LabRunner, tool: str, size: str, count: str) -> None:
-    length = "" if "atomic" in tool else f" -s {size}"
-    each = str(int(count) // 4) if "-q 4" in tool else count
-    out = between(stock_pair, f"{tool} -F -x 1{length} -n {each}", PERFTEST_PORT)
-    assert any(line.split()[:2] == [size, count] for line in out), out
-
-
-@pytest.mark.parametrize("options", ["-n 100", pytest.param("-e -n 100 -q 4", marks=full)])
-def test_messages_into_a_shared_receive_queue(stock_pair: LabRunner, options: str) -> None:
-    out = between(stock_pair, f"ibv_srq_pingpong -g 1 {options}")
-    assert any(line.startswith("100 iters in") for line in out), out
-
-
-def test_the_connection_manager_connects(stock_pair: LabRunner) -> None:
-    """Its datagrams go through queue pair 1; nothing else tells the peers about each other."""
-    job = stock_pair["node1"].spawn("ib_send_bw -R -F -s 4096 -n 100", 60)
-    stock_pair["node1"].run(
-        "for n in $(seq 50); do rdma res show cm_id | grep -q LISTEN && exit; sleep 0.1; done"
-    )
-    client = stock_pair["node0"].run(f"ib_send_bw -R -F -s 4096 -n 100 {SERVER}", 60)
-    assert job.wait().status == 0
-    assert any(line.split()[:2] == ["4096", "100"] for line in client.check().out), client
 
 
 def test_two_processes_of_one_guest(stock_pair: LabRunner) -> None:
