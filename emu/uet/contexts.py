@@ -18,7 +18,7 @@ from emu.uet.challenge import Challenge
 from emu.uet.headers import nack
 from emu.uet.outgoing import Failure
 from emu.uet.packet import NOMINAL_EXTRA, UetPacket
-from emu.uet.path import PeerPath
+from emu.uet.path import PeerKey, PeerPath
 from emu.uet.pdc import Pdc, Role
 from emu.uet.psn import distance
 from emu.wire.uet_names import ControlFlag, CtlType, NackCode, NackFlag, PdsType, RequestFlag
@@ -43,7 +43,6 @@ _CLOSED_KEPT = 4096
 _PATHS_KEPT = 1024
 
 _Key = tuple[bytes, bytes, int]
-_PeerKey = tuple[bytes, bytes, bytes, bool, int]
 
 
 class Contexts:
@@ -63,7 +62,7 @@ class Contexts:
         self._control_class = wire.dscp_control << 2
         self.pdcs: dict[int, Pdc] = {}
         self._targets: dict[_Key, Pdc] = {}
-        self._initiated: dict[_PeerKey, Pdc] = {}
+        self._initiated: dict[PeerKey, Pdc] = {}
         self._closed: dict[_Key, tuple[int, int]] = {}
         self._paths: dict[tuple[bytes, bytes, bytes, bytes], PeerPath] = {}
         self._last_psns: dict[int, int] = {}
@@ -211,28 +210,17 @@ class Contexts:
 
     def current(self, engine: UetEngine) -> Pdc | None:
         """The PDC that messages of a queue pair would take now, if there is one."""
-        return self._initiated.get(self._peer_key(engine))
+        return self._initiated.get(engine.peer_key)
 
-    @staticmethod
-    def _peer_key(engine: UetEngine) -> _PeerKey:
-        attributes = engine.attributes
-        return (
-            engine.source_ip,
-            engine.dest_ip,
-            attributes.dest_mac,
-            engine.rod,
-            attributes.traffic_class,
-        )
-
-    def of_peer(self, engine: UetEngine, now: int) -> Pdc | None:
+    def of_peer(self, engine: UetEngine) -> Pdc | None:
         """The PDC for a queue pair's next message, a new one if needed. None when all are in use."""
-        key = self._peer_key(engine)
+        key = engine.peer_key
         pdc = self._initiated.get(key)
         if pdc is not None:
             if not pdc.source.exhausted:
                 return pdc
             pdc.wish_close()
-        number = self._allocate(now)
+        number = self._allocate(self._fep.host.scheduler.now())
         if number is None:
             return None
         pdc = Pdc(

@@ -48,6 +48,7 @@ _AGAIN = 8
 """A gap is told again after this part of the patience of a source."""
 _CLEARED_KEPT = 64
 """Cleared answers that are remembered, to tell who asks for one again."""
+_PENDING = Pending.RESPONSE
 _NO_RESPONSE = Answer(NextHeader.RESPONSE, response(ResponseOpcode.NO_RESPONSE, ReturnCode.NULL))
 
 
@@ -75,6 +76,7 @@ class Destination:
         self._response = response(
             ResponseOpcode.DEFAULT_RESPONSE, pdc.parameters.wire.default_return_code, 0, 0, 0
         )
+        self._max_stored = pdc.parameters.max_stored
         self.begin(start_psn)
         self.stored: dict[int, Answer] = {}
         self._pending: dict[int, Acknowledgement] = {}
@@ -123,7 +125,7 @@ class Destination:
         if pdc.rod and ahead != self.received.bit_length() + 1:
             self._out_of_order(packet, now)
             return
-        if len(self.stored) >= self._parameters.max_stored:
+        if len(self.stored) >= self._max_stored:
             # It may need an answer that has to be kept, and its operation may not be one to do twice.
             pdc.refuse(NackCode.NO_GTD_DEL_AVAIL, packet)
             pdc.control(
@@ -140,7 +142,7 @@ class Destination:
             # rcvd_bytes counts data packets, nominal size.
             self._octets += packet.nominal
             self._since_ack += max(packet.end - packet.ses, self._parameters.ack_min_add)
-        if verdict is Pending.RESPONSE:
+        if verdict is _PENDING:
             self.stored[psn] = _NO_RESPONSE
             self._pending[psn] = self._owe(packet, now)
             verdict = None

@@ -34,7 +34,7 @@ from emu.roce.timers import RNR_DELAYS
 from emu.uet.message import COMPLETIONS, NUMBERED, Message
 from emu.uet.notice import Notice
 from emu.uet.outgoing import Failure, Work
-from emu.uet.path import addresses
+from emu.uet.path import PeerKey, addresses
 from emu.uet.target import Target
 from emu.uet.verdicts import Refused
 from emu.wire.uet_names import ReturnCode
@@ -46,6 +46,8 @@ __all__ = ["UetEngine"]
 
 _RNR_FOREVER = 7
 _MAX_MESSAGE = 1 << 31
+_EAGER = SendMode.EAGER
+_SENDS = NUMBERED - {Opcode.WRITE_IMM}
 _SENDING = frozenset({QpState.RTS})
 _READS = frozenset({Opcode.READ, Opcode.ATOMIC_ADD, Opcode.ATOMIC_CAS})
 _IDEMPOTENT = (Opcode.NOP, Opcode.WRITE, Opcode.READ)
@@ -74,6 +76,13 @@ class UetEngine:
         self.mtu = attributes.path_mtu
         self.access: Access = attributes.access
         self.dest_qpn = attributes.dest_qpn
+        self.peer_key: PeerKey = (
+            self.source_ip,
+            self.dest_ip,
+            attributes.dest_mac,
+            self.rod,
+            attributes.traffic_class,
+        )
 
     def _clear(self) -> None:
         """Forget all work without completions."""
@@ -189,7 +198,7 @@ class UetEngine:
                 self._writes += 1
             if number:
                 self._number = number % 0xFFFFFFFF + 1
-            if request.mode is not SendMode.EAGER:
+            if request.mode is not _EAGER:
                 self._tokens = message.token = self._tokens % 0xFFFFFFFF + 1
                 if message.rendezvous:
                     self.offers[message.token] = message
@@ -207,9 +216,7 @@ class UetEngine:
             return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"UET has no operation {opcode!r}")
         if self.rudi and opcode not in _IDEMPOTENT:
             return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_OPCODE, f"RUDI has no operation {opcode.name}")
-        if opcode not in NUMBERED - {Opcode.WRITE_IMM} and (
-            request.tag is not None or request.mode is not SendMode.EAGER
-        ):
+        if (request.tag is not None or request.mode is not _EAGER) and opcode not in _SENDS:
             return Failure(Status.LOC_QP_OP_ERR, Cause.BAD_FLAGS, f"{opcode.name} has no tag and no mode")
         if not 0 <= request.length <= _MAX_MESSAGE:
             return Failure(Status.LOC_LEN_ERR, Cause.BAD_LENGTH, f"message of {request.length} bytes")

@@ -32,7 +32,11 @@ __all__ = ["TRANSPORTS", "Fep"]
 TRANSPORTS = (Transport.UET_ROD, Transport.UET_RUD, Transport.UET_RUDI, Transport.UET_UUD)
 """Services whose queue pairs an endpoint serves."""
 
+# Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
 _REL = int(SesFlag.REL)
+_NT = int(NackFlag.NT)
+_NACK = int(PdsType.NACK)
+_WITHOUT_CONTEXT = frozenset({PdsType.UUD_REQ, PdsType.RUDI_REQ, PdsType.RUDI_RESP})
 
 
 class Fep:
@@ -111,12 +115,9 @@ class Fep:
         packet = self._parser.parse(frame)
         if isinstance(packet, Drop):
             return packet
-        if packet.kind == PdsType.UUD_REQ:
-            return self._datagram(packet)
-        if packet.kind == PdsType.RUDI_REQ:
-            return self.rudi.request(packet, self.contexts.path_back(packet))
-        if packet.kind == PdsType.RUDI_RESP or (packet.is_nack and packet.flags & NackFlag.NT):
-            return self.rudi.answered(packet, now)
+        kind = packet.kind
+        if kind in _WITHOUT_CONTEXT or (kind == _NACK and packet.flags & _NT):
+            return self._without_context(packet, now)
         found = self.contexts.find(packet, now)
         if isinstance(found, Drop):
             return found
@@ -126,6 +127,14 @@ class Fep:
         return None
 
     # Inbound
+
+    def _without_context(self, packet: UetPacket, now: int) -> Drop | None:
+        """RUDI and UUD."""
+        if packet.kind == PdsType.UUD_REQ:
+            return self._datagram(packet)
+        if packet.kind == PdsType.RUDI_REQ:
+            return self.rudi.request(packet, self.contexts.path_back(packet))
+        return self.rudi.answered(packet, now)
 
     def _datagram(self, packet: UetPacket) -> Drop | None:
         """Hand a UUD packet to its queue pair; nobody is told when there is none."""
@@ -180,7 +189,7 @@ class Fep:
             message.message_id = self._next_id = self._next_id % 0xFFFF + 1
             self.rudi.submit(self.contexts.path_to(engine), message)
             return
-        pdc = self.contexts.of_peer(engine, self.host.scheduler.now())
+        pdc = self.contexts.of_peer(engine)
         if pdc is None or len(self._ids) >= 0xFFFF:
             self._starved.append((engine, message))
             return

@@ -77,16 +77,17 @@ COMPLETIONS: dict[Opcode, CompletionOpcode] = {
 NUMBERED = frozenset({Opcode.WRITE_IMM, Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV})
 """Operations that take a receive element."""
 
-_REQUESTS: dict[Opcode, RequestOpcode] = {
-    Opcode.WRITE: RequestOpcode.WRITE,
-    Opcode.WRITE_IMM: RequestOpcode.WRITE,
-    Opcode.SEND: RequestOpcode.SEND,
-    Opcode.SEND_IMM: RequestOpcode.SEND,
-    Opcode.SEND_INV: RequestOpcode.SEND,
-    Opcode.READ: RequestOpcode.READ,
-    Opcode.ATOMIC_ADD: RequestOpcode.FETCHING_ATOMIC,
-    Opcode.ATOMIC_CAS: RequestOpcode.FETCHING_ATOMIC,
+_REQUESTS: dict[Opcode, int] = {
+    Opcode.WRITE: int(RequestOpcode.WRITE),
+    Opcode.WRITE_IMM: int(RequestOpcode.WRITE),
+    Opcode.SEND: int(RequestOpcode.SEND),
+    Opcode.SEND_IMM: int(RequestOpcode.SEND),
+    Opcode.SEND_INV: int(RequestOpcode.SEND),
+    Opcode.READ: int(RequestOpcode.READ),
+    Opcode.ATOMIC_ADD: int(RequestOpcode.FETCHING_ATOMIC),
+    Opcode.ATOMIC_CAS: int(RequestOpcode.FETCHING_ATOMIC),
 }
+_EAGER = SendMode.EAGER
 _SENDS = (Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INV)
 _TAGGED: dict[RequestOpcode, RequestOpcode] = {
     RequestOpcode.SEND: RequestOpcode.TAGGED_SEND,
@@ -206,18 +207,20 @@ class Message:
         self.number = number
         self.abandoned = False
         self.restarts = 0
-        opcode = _REQUESTS.get(request.opcode)
-        self._opcode = int(opcode) if opcode is not None else 0
-        self._packets = max(1, -(-request.length // mtu)) if opcode is not None else 0
+        self._opcode = _REQUESTS.get(request.opcode, 0)
+        self._packets = max(1, -(-request.length // mtu)) if request.opcode in _REQUESTS else 0
         self._eager: int | None = None
         self.token = self.peer_token = self.due = 0
-        if opcode is RequestOpcode.SEND and (request.tag is not None or request.mode is not SendMode.EAGER):
-            self._choose(opcode)
+        if request.tag is not None or request.mode is not _EAGER:
+            self._choose()
         self.reset()
 
-    def _choose(self, opcode: RequestOpcode) -> None:
+    def _choose(self) -> None:
         """Which kind of send a tag and a mode make it."""
         request, parameters = self.request, self._engine.parameters
+        opcode = RequestOpcode.SEND
+        if request.opcode not in _SENDS:
+            return
         if request.mode is SendMode.DEFERRABLE:
             opcode = RequestOpcode.DEFERRABLE_SEND
         elif request.mode is SendMode.RENDEZVOUS and request.length > self._mtu:
@@ -231,7 +234,7 @@ class Message:
         self.message_id = 0
         self.pdc: Pdc | None = None
         self._cursor = self._acked = self._placed = 0
-        self._fetched: dict[int, int] = {}
+        self._fetched: dict[int, int] | None = None
         self._cancelled = self.deferred = False
         self.code = 0
         self.done = False
@@ -421,7 +424,7 @@ class Message:
             return
         if self.code:
             self._end(failure_of(self.code))
-        elif self._eager is not None and self._eager + sum(self._fetched.values()) < self.request.length:
+        elif self._eager is not None and self._eager + self._taken < self.request.length:
             return
         elif self.request.opcode in _PAYLOAD or self._placed >= self.request.length:
             self._end(None)
@@ -446,8 +449,14 @@ class Message:
 
     def fetched(self, offset: int, size: int) -> None:
         """The peer has these bytes, maybe again."""
+        if self._fetched is None:
+            self._fetched = {}
         self._fetched[offset] = size
         self._check_done()
+
+    @property
+    def _taken(self) -> int:
+        return sum(self._fetched.values()) if self._fetched else 0
 
     def declined(self) -> None:
         """The peer will not fetch it."""

@@ -23,6 +23,8 @@ NOMINAL_EXTRA = 40
 
 # Plain integers: arithmetic on flag enumerations costs as much as the rest of a packet's way.
 _EPSN = int(AckFlag.EPSN)
+_ACK = int(PdsType.ACK)
+_RUD_CC_REQ = int(PdsType.RUD_CC_REQ)
 _SYN = int(RequestFlag.SYN)
 _HALF = struct.Struct(">H")
 _UDP = struct.Struct(">HHHH")
@@ -141,10 +143,10 @@ class UetPacket:
             elif kind == PdsType.ACK_CC and cc_type >> 4 == CcType.CREDIT:
                 self.credit = service << 8 | third
             self.offset = self.word - 0x10000 if self.word & 0x8000 else self.word
-        elif kind in _REQUESTS or kind == PdsType.ACK:
+        elif kind in _REQUESTS or kind == _ACK:
             first, self.offset, self.psn, self.spdcid, self.dpdcid = PDS_REQUEST.unpack_from(frame, at)
             self.word = self.offset & 0xFFFF
-            if kind >= PdsType.RUD_CC_REQ:
+            if kind >= _RUD_CC_REQ:
                 (self.cc_state,) = _WORD.unpack_from(frame, at + PDS_REQUEST.size)
         elif kind in _NACKS or kind == PdsType.CP:
             first, self.word, self.psn, self.spdcid, self.dpdcid, self.payload = CONTROL.unpack_from(
@@ -157,7 +159,7 @@ class UetPacket:
             self.offset = self.word = self.spdcid = self.dpdcid = 0
         self.following = first >> 7 & 0xF
         self.flags = first & 0x7F
-        if self.flags & _EPSN and kind == PdsType.ACK:
+        if self.flags & _EPSN and kind == _ACK:
             # An expected PSN for a mode of establishment that is not this endpoint's.
             self.ses = min(self.ses + 4, end)
 

@@ -12,7 +12,7 @@ from emu.wire.uet_names import UET_PORT
 from emu.wire.uet_profile import DEFAULT, Profile, Trailer
 from emu.wire.uet_trailer import CRC_SIZE, packet_crc
 
-__all__ = ["ENTROPY_SIZE", "PeerPath", "addresses"]
+__all__ = ["ENTROPY_SIZE", "PeerKey", "PeerPath", "addresses"]
 
 _HEADS_KEPT = 64
 _V4_MAPPED = bytes(10) + b"\xff\xff"
@@ -21,6 +21,9 @@ _IPV4_HEADER = struct.Struct(">BBHHHBBH4s4s")
 _IPV6_HEADER = struct.Struct(">IHBB16s16s")
 _DF = 0x4000
 _UDP_PROTOCOL = 17
+PeerKey = tuple[bytes, bytes, bytes, bool, int]
+"""What messages have in common that share a PDC: source and destination IP, destination MAC, whether they
+are ordered, traffic class."""
 ENTROPY_SIZE = 4
 """Entropy header of UET without UDP: the value, and two bytes 0."""
 

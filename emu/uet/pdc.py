@@ -28,7 +28,7 @@ from emu.uet.headers import (
 )
 from emu.uet.outgoing import Answer, Failure, Outgoing, Stream, Verdict, Work
 from emu.uet.packet import NOMINAL_EXTRA, UetPacket
-from emu.uet.path import PeerPath
+from emu.uet.path import PeerKey, PeerPath
 from emu.uet.psn import before
 from emu.uet.rccc import CREDIT_MASK
 from emu.uet.source import Source
@@ -117,7 +117,7 @@ class Pdc:
         self._close_by: int | None = None
         self._close_psn: int | None = None
         self._starts = 0
-        self.peer_key: tuple[bytes, bytes, bytes, bool, int] | None = None
+        self.peer_key: PeerKey | None = None
         self.closed = False
         self.queued = False
         self.reason = ""

@@ -119,6 +119,8 @@ class Source:
                 return None
             outgoing = self.queue[0].next()
             if outgoing is not None:
+                if outgoing.last:
+                    self.queue.popleft()
                 outgoing.psn = self.next_psn
                 self.next_psn = advance(self.next_psn)
                 self.unacked[outgoing.psn] = outgoing
@@ -166,11 +168,10 @@ class Source:
     def _ask(self, outgoing: Outgoing) -> int:
         """AR flag: at the end of the work, every so often, and when the window is nearly full."""
         self._since_ask += 1
-        queue = self.queue
         if (
             self._since_ask >= self._parameters.ack_interval
             or outgoing.control is not None
-            or (outgoing.last and len(queue) == 1)
+            or (outgoing.last and not self.queue)
             or self.nscc.wants_ack(self.ccc.inflight + len(outgoing.body) + _OVERHEAD)
             or self.nscc.cwnd < self._parameters.ack_trigger
             or distance(self.next_psn, self.cack) > self._range
@@ -278,7 +279,8 @@ class Source:
         if outgoing.state is State.ARRIVED:
             return
         if outgoing.state is State.FLIGHT:
-            self.landed(outgoing)
+            self.inflight -= outgoing.nominal
+            self.ccc.inflight -= outgoing.nominal
         outgoing.state = State.ARRIVED
         self.recovery.arrived(outgoing)
         arrived.append(outgoing)
