@@ -20,6 +20,9 @@ from emu.lab.qmp import QmpClient
 
 __all__ = ["Guest", "tail"]
 
+_QMP_PATIENCE = 60.0
+"""Seconds QEMU may take to answer while guests boot on a busy machine."""
+
 
 def tail(path: Path, lines: int = 15) -> str:
     """The last ``lines`` lines of a log; empty when there is none."""
@@ -114,7 +117,7 @@ class Guest:
                 # QEMU makes the socket a few milliseconds after it starts, and nothing announces it.
                 time.sleep(0.02)
         # Until here a kernel that panics ends QEMU instead of booting again and again.
-        with self.qmp() as qmp:
+        with QmpClient(self.command.qmp_socket, _QMP_PATIENCE) as qmp:
             qmp.execute("set-action", reboot="reset")
         self.boot_seconds = time.monotonic() - self._started
 
