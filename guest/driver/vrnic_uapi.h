@@ -191,7 +191,7 @@ struct vrnic_create_cq {
  * @flags: VRNIC_QP_*
  * @start_index: first running index of both rings
  * @qpn: out: the QP's number
- * @doorbell: out: byte offset of the QP's own registers in the doorbell page, 0 for the page's start
+ * @doorbell: out: byte offset of the QP's own registers in the doorbell page, 0: the page's start
  * @reserved: 0
  */
 struct vrnic_create_qp {
