@@ -150,18 +150,13 @@ void DirectMemory::flush()
 	bus_.drain();
 }
 
-std::string DirectMemory::pending(const void *, size_t) const
-{
-	return {};
-}
-
 WeakMemory::WeakMemory(Bus &bus, uint64_t seed, uint32_t lanes, uint32_t ctas) : Memory(bus, seed)
 {
-	gpu_ = { {}, nullptr, 0 };
+	gpu_ = { {}, nullptr };
 	for (uint32_t cta = 0; cta < ctas; cta++)
-		ctas_.push_back({ {}, &gpu_, cta });
+		ctas_.push_back({ {}, &gpu_ });
 	for (uint32_t lane = 0; lane < lanes; lane++)
-		lanes_.push_back({ {}, &ctas_[lane / (lanes / ctas)], lane });
+		lanes_.push_back({ {}, &ctas_[lane / (lanes / ctas)] });
 	if (lanes <= Clocks::MOST_LANES)
 		clocks_ = std::make_unique<Clocks>(lanes);
 }
@@ -389,24 +384,6 @@ bool WeakMemory::settled() const
 		if (!cta.entries.empty())
 			return false;
 	return gpu_.entries.empty();
-}
-
-std::string WeakMemory::pending(const void *address, size_t size) const
-{
-	auto search = [&](const Buffer &buffer) {
-		for (const Entry &entry : buffer.entries)
-			if (!entry.mmio && entry.touches(reinterpret_cast<uintptr_t>(address), size))
-				return true;
-		return false;
-	};
-
-	for (const Buffer &lane : lanes_)
-		if (search(lane))
-			return "lane " + std::to_string(lane.number);
-	for (const Buffer &cta : ctas_)
-		if (search(cta))
-			return "CTA " + std::to_string(cta.number);
-	return search(gpu_) ? "the GPU" : std::string();
 }
 
 } // namespace simt

@@ -92,8 +92,6 @@ public:
 	{
 		return true;
 	}
-	// What is still on its way to @size bytes at @address, as a phrase; empty when nothing is.
-	virtual std::string pending(const void *address, size_t size) const = 0;
 
 	// Host memory, which the NIC sees only behind the last buffer. Everything else is GPU memory.
 	void add_host_memory(const void *address, size_t size)
@@ -176,7 +174,6 @@ public:
 			uint64_t b) override;
 	void tick(bool idle) override;
 	void flush() override;
-	std::string pending(const void *address, size_t size) const override;
 };
 
 class WeakMemory : public Memory {
@@ -191,7 +188,6 @@ public:
 			uint64_t b) override;
 	void tick(bool idle) override;
 	void flush() override;
-	std::string pending(const void *address, size_t size) const override;
 	bool settled() const override;
 	void arrive(Agent who, uint32_t group) override;
 	void complete(uint32_t group) override;
@@ -220,7 +216,6 @@ private:
 	struct Buffer {
 		std::vector<Entry> entries;
 		Buffer *next;  // null: memory, or the NIC
-		uint32_t number;
 	};
 
 	void push(Buffer &buffer, const Entry &entry);
