@@ -52,8 +52,10 @@ class RssHash:
 
     def of(self, frame: bytes) -> FlowHash:
         """The hash of a frame's flow. Fragments have no ports, and what is not IP has no flow."""
+        if self.function is HashFunction.NONE:
+            return NO_HASH
         headers = parse_headers(frame)
-        if self.function is HashFunction.NONE or not headers.version:
+        if not headers.version:
             return NO_HASH
         width, start = (4, headers.l3 + 12) if headers.version == 4 else (16, headers.l3 + 8)
         addresses = self._pair(frame[start : start + 2 * width], HashField.SOURCE, HashField.DESTINATION)
