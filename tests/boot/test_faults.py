@@ -78,6 +78,20 @@ def test_the_nic_removed_under_traffic_and_found_again(pair: LabRunner) -> None:
     works(pair)
 
 
+@pytest.mark.full
+def test_a_guest_that_reboots_leaves_nothing_and_comes_back(pair: LabRunner) -> None:
+    traffic = Traffic(pair)
+    traffic.wait_flowing()
+    victim = pair.guests[1]
+    pid = victim.pid
+    victim.reboot()
+    assert victim.pid == pid and victim.alive
+    assert "RETRY_EXC" in traffic.verdict()
+    victim.run("reload-driver", 30).check()
+    holds(pair, "node1.nic0", IDLE["node1.nic0"])
+    works(pair)
+
+
 def test_a_killed_guest_leaves_nothing_and_a_new_one_takes_its_place(pair: LabRunner) -> None:
     traffic = Traffic(pair)
     traffic.wait_flowing()
