@@ -34,6 +34,8 @@ class HashField(IntFlag):
 
 
 NO_FIELDS = HashField(0)
+_BOTH, _PORTS = 3, 2
+"""Fields come in pairs: bits of one pair, and where those of the ports begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +54,31 @@ class RssHash:
 
     def of(self, frame: bytes) -> FlowHash:
         """The hash of a frame's flow. Fragments have no ports, and what is not IP has no flow."""
-        if self.function is HashFunction.NONE:
+        if self.function == HashFunction.NONE:
             return NO_HASH
         headers = parse_headers(frame)
         if not headers.version:
             return NO_HASH
+        fields = int(self.fields)
         width, start = (4, headers.l3 + 12) if headers.version == 4 else (16, headers.l3 + 8)
-        addresses = self._pair(frame[start : start + 2 * width], HashField.SOURCE, HashField.DESTINATION)
+        addresses = self._pair(frame[start : start + 2 * width], fields & _BOTH)
         ports = b""
         if headers.protocol in (TCP, UDP) and not headers.fragment and headers.end >= headers.l4 + 4:
-            pair = frame[headers.l4 : headers.l4 + 4]
-            ports = self._pair(pair, HashField.SOURCE_PORT, HashField.DESTINATION_PORT)
-        if self.function is HashFunction.TOEPLITZ:
+            ports = self._pair(frame[headers.l4 : headers.l4 + 4], fields >> _PORTS & _BOTH)
+        if self.function == HashFunction.TOEPLITZ:
             value = toeplitz(self.key, addresses + ports)
         else:
             value = reduce(xor, addresses + ports, 0xFF)
         return FlowHash(value, headers.version if addresses else 0, headers.protocol if ports else 0)
 
-    def _pair(self, both: bytes, first: HashField, second: HashField) -> bytes:
+    def _pair(self, both: bytes, chosen: int) -> bytes:
         half = len(both) // 2
-        one, other = both[:half], both[half:]
-        if self.fields & (first | second) != first | second:
-            return (one if self.fields & first else b"") + (other if self.fields & second else b"")
-        if not self.symmetric or self.function is HashFunction.XOR8:
+        if chosen != _BOTH:
+            return (both[:half] if chosen & 1 else b"") + (both[half:] if chosen & 2 else b"")
+        if not self.symmetric or self.function == HashFunction.XOR8:
             return both
-        low, high = int.from_bytes(one, "big"), int.from_bytes(other, "big")
-        return (low | high).to_bytes(half, "big") + (low ^ high).to_bytes(half, "big")
+        one, other = int.from_bytes(both[:half], "big"), int.from_bytes(both[half:], "big")
+        return ((one | other) << half * 8 | one ^ other).to_bytes(2 * half, "big")
 
 
 @lru_cache(maxsize=4096)
