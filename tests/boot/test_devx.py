@@ -44,7 +44,13 @@ def gpu_pair(installation: Installation, tmp_path_factory: pytest.TempPathFactor
 def run(pair: LabRunner, command: str) -> list[dict[str, Any]]:
     """Run a program on both guests; what each says."""
     left, right = pair.guests
-    sides: tuple[Side, Side] = run_pair((left, f"{command} --role a"), (right, f"{command} --role b"), 120)
+    try:
+        sides: tuple[Side, Side] = run_pair(
+            (left, f"{command} --role a"), (right, f"{command} --role b"), 120
+        )
+    except LabFailure as error:
+        error.add_note(error.hint)
+        raise
     return [record for side in sides for record in side.records]
 
 
