@@ -108,6 +108,10 @@ class Destination:
         ahead = distance(psn, self.cack)
         return ahead <= 0 or bool(self.received >> (ahead - 1) & 1)
 
+    def within(self, psn: int) -> bool:
+        """True when ``psn`` may be received now."""
+        return 0 < distance(psn, self.cack) <= self._range
+
     def request(self, packet: UetPacket, now: int) -> None:
         """Take a request, or a control packet with a PSN of its own, that is whole."""
         psn = packet.psn

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 
 __all__ = ["EntropySelector"]
 
@@ -18,22 +19,31 @@ class EntropySelector:
     unless more than half of the set is: then the congestion is not the path's.
     """
 
-    __slots__ = ("_barred", "_next", "values")
+    __slots__ = ("_barred", "_next", "_values")
 
     def __init__(self, paths: int, seed: int) -> None:
         draw = random.Random(seed)
         # Neighbours, since switches that fold or divide what they hash send these different ways.
         first = _FIRST + draw.randrange(_COUNT - paths + 1)
-        self.values = draw.sample(range(first, first + paths), paths)
+        # An array is one line of the cache, a list one for each number, and there may be thousands of sets.
+        self._values = array("H", draw.sample(range(first, first + paths), paths))
         self._barred: dict[int, int] = {}
         self._next = 0
 
+    @property
+    def values(self) -> list[int]:
+        """The whole set, in the order of its use."""
+        return list(self._values)
+
     def pick(self, now: int) -> int:
         """The entropy value of a packet sent ``now``."""
-        values, barred = self.values, self._barred
-        if barred:
-            for value in [value for value, until in barred.items() if until <= now]:
-                del barred[value]
+        values, barred = self._values, self._barred
+        if not barred:
+            at = self._next
+            self._next = at + 1 if at + 1 < len(values) else 0
+            return values[at]
+        for value in [value for value, until in barred.items() if until <= now]:
+            del barred[value]
         for _ in values:
             value = values[self._next]
             self._next = (self._next + 1) % len(values)
@@ -43,5 +53,5 @@ class EntropySelector:
 
     def bar(self, value: int, until: int) -> None:
         """Leave ``value`` out before time ``until`` (ns); values of other sets are ignored."""
-        if len(self.values) > 1 and value in self.values:
+        if len(self._values) > 1 and value in self._values:
             self._barred[value] = max(until, self._barred.get(value, 0))

@@ -395,11 +395,14 @@ class Pdc:
         if self.role is Role.INITIATOR:
             self.drop("close command from a target")
             return
+        destination = self.destination
+        if destination.has(packet.psn) or not destination.within(packet.psn):
+            self.drop(f"close command with PSN {packet.psn}, which is none that could come next")
+            return
         if not self.source.idle:
             self.refuse(NackCode.CLOSING_IN_ERR, packet, len(self.source.unacked))
             self.fail(Failure(Status.REM_OP_ERR, Cause.REMOTE_NAK, "closed while read data was outstanding"))
             return
-        destination = self.destination
         destination.clear(packet.psn)
         if not destination.has((packet.psn - 1) & 0xFFFFFFFF):
             # It comes again when they have come; nothing new is taken until then.

@@ -46,7 +46,8 @@ class Recovery:
         self._parameters = pdc.parameters
         self.lost: deque[Outgoing] = deque()
         self.paused = False
-        self._paths: dict[int, deque[tuple[int, Outgoing]]] = {}
+        # Lists, not deques: eight for each PDC, they hold few packets, and thousands must stay in the cache.
+        self._paths: dict[int, list[tuple[int, Outgoing]]] = {}
         self._timers: list[tuple[int, int, Outgoing]] = []
         self._ticket = 0
         self._order = 0
@@ -67,7 +68,7 @@ class Recovery:
         if not self._pdc.rod:
             path = self._paths.get(outgoing.ev)
             if path is None:
-                path = self._paths[outgoing.ev] = deque()
+                path = self._paths[outgoing.ev] = []
             path.append((outgoing.order, outgoing))
         if again:
             self._pdc.note_retransmit(outgoing)
@@ -103,11 +104,15 @@ class Recovery:
     def overtaken(self, outgoing: Outgoing, now: int) -> None:
         """``outgoing`` arrived: what went before it on the same path and did not is suspect."""
         path = self._paths.get(outgoing.ev)
-        if path is None:
+        if not path:
             return
         suspects = []
-        while path and path[0][0] <= outgoing.order:
-            order, other = path.popleft()
+        passed = 0
+        last = outgoing.order
+        for order, other in path:
+            if order > last:
+                break
+            passed += 1
             if other.order != order or other.state is not State.FLIGHT:
                 continue
             other.passed += 1
@@ -117,7 +122,7 @@ class Recovery:
                 self._lose(other, now, "overtaken on its path", congested=congested)
             else:
                 suspects.append((order, other))
-        path.extendleft(reversed(suspects))
+        path[:passed] = suspects
 
     def clear(self) -> None:
         """Forget everything."""
