@@ -2,8 +2,9 @@
 """Golden bytes of a direct submitter's step on the mlx5 formats, in both directions.
 
 The step is one of a mixture-of-experts dispatch: queue pair 0x123, a token of 7408 bytes written at running
-index 5 without a completion, then a masked 4-byte fetch-and-add of -17 (16 tokens) at index 6 that asks for one;
-the next free index is 7. The program's encoder must give these bytes, and the device must read them as that.
+index 5 without a completion, then a masked 4-byte fetch-and-add of -17 (16 tokens) at index 6 that asks for
+one; the next free index is 7. The program's encoder must give these bytes, and the device must read them as
+that.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MASKED_FA = bytes.fromhex(
     "08000615000123040000000800000000"
     "00007f12340000400000110000000000"
     "ffffffef000000000000000000000000"
-    "00000004000033000000 7f9a00000000"
+    "000000040000330000007f9a00000000"
 )
 RECORD = bytes.fromhex("00000007")
 DOORBELL_NEXT = bytes.fromhex("0000070000012300")
