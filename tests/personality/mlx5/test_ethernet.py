@@ -326,7 +326,7 @@ def test_the_hash_of_a_flow_chooses_its_queue(netdev: Netdev) -> None:
         "ctx__rx_hash_toeplitz_key": int.from_bytes(key, "big"),
         "ctx__rx_hash_field_selector_outer": 0xF,
     }
-    for wrong in ({"ctx__rx_hash_fn": 3}, {"ctx__rx_hash_field_selector_outer": 0x10}):
+    for wrong in ({"ctx__rx_hash_fn": 3}, {"ctx__rx_hash_field_selector_outer": 0x20}):
         assert (
             netdev.machine.command(Op.CREATE_TIR, 0, b"", **(context | wrong)).status
             is CommandStatus.BAD_PARAM

@@ -25,8 +25,8 @@ DIRECT, INDIRECT = 0, 1
 """How a TIR chooses its receive queue."""
 MODIFY_HASH = 1 << 1
 """Bit of MODIFY_TIR's mask: take the context's hash."""
-HASH_FIELDS = 0xF
-"""Addresses and ports among the selected fields."""
+HASH_FIELDS, IPSEC_SPI = 0xF, 0x10
+"""Addresses and ports among the selected fields; and the index of an IPsec packet's keys."""
 RQ_STATE_ERROR = 3
 LOG_SLOT = SLOT.bit_length() - 1
 QUEUE_ENTRY = 4
@@ -118,6 +118,8 @@ def _hash(context: Mapping[str, int]) -> RssHash:
     function, fields = context["rx_hash_fn"], context["rx_hash_field_selector_outer"] & 0x3FFFFFFF
     if function not in list(HashFunction):
         raise NicError(ErrorKind.BAD_FIELD, f"hash function {function} is unknown", "rx_hash_fn")
+    # Drivers make a TIR for each kind of IPsec packet and ask for its SPI; those are spread by address alone.
+    fields &= ~IPSEC_SPI
     if fields & ~HASH_FIELDS:
         text = f"fields {fields:#x} of a hash: only addresses and ports are offered"
         raise NicError(ErrorKind.BAD_FIELD, text, "rx_hash_field_selector_outer")
