@@ -89,6 +89,26 @@ static void test_verdicts(struct fixture *fixture)
 	refused(fd, VRNIC_IOC_FREE_PD, &object, EBUSY, "a PD in use cannot go");
 }
 
+static void test_handles(struct fixture *fixture)
+{
+	int fd = fixture->nic.fd;
+	struct vrnic_create_ah ah = { .pd = fixture->pd, .reserved = 1 };
+	struct vrnic_multicast group = { .qpn = fixture->qpn, .gid = { 0xff, 0x0e, [15] = 1 } };
+	struct vrnic_object object = { .number = 0xffffff };
+
+	refused(fd, VRNIC_IOC_CREATE_AH, &ah, EINVAL, "a reserved field of an address handle is refused");
+	ah = (struct vrnic_create_ah){ .pd = fixture->pd + 1000 };
+	refused(fd, VRNIC_IOC_CREATE_AH, &ah, ENOENT, "an address handle of no PD is refused");
+	ah = (struct vrnic_create_ah){ .pd = fixture->pd, .gid_index = 1, .dest_mac = { 2, 0, 0, 0, 0, 1 } };
+	refused(fd, VRNIC_IOC_CREATE_AH, &ah, EINVAL, "an address handle to nowhere is refused");
+	memcpy(ah.dest_gid, group.gid, sizeof(ah.dest_gid));
+	refused(fd, VRNIC_IOC_CREATE_AH, &ah, EINVAL, "a group's GID behind a port's MAC is refused");
+	refused(fd, VRNIC_IOC_DESTROY_AH, &object, ENOENT, "an address handle nobody made cannot go");
+	refused(fd, VRNIC_IOC_ATTACH_MULTICAST, &group, EBADFD, "a connected QP cannot listen to a group");
+	group.qpn = 0xffffff;
+	refused(fd, VRNIC_IOC_DETACH_MULTICAST, &group, ENOENT, "a QP nobody made listens to no group");
+}
+
 void test_calls(void)
 {
 	struct fixture fixture;
@@ -97,5 +117,6 @@ void test_calls(void)
 	test_mmap(fixture.nic.fd);
 	test_reserved(&fixture);
 	test_verdicts(&fixture);
+	test_handles(&fixture);
 	fixture_close(&fixture);
 }

@@ -14,6 +14,7 @@ void test_isolation(void)
 	struct vrnic_create_qp qp = { .sq_log_size = 4, .rq_log_size = VRNIC_NO_RECV_RING };
 	struct vrnic_modify_qp modify = { .mask = VRNIC_ATTR_STATE, .state = VRNIC_QPS_ERR };
 	struct vrnic_query_qp ask = { 0 };
+	struct vrnic_create_ah ah = { .gid_index = 1, .dest_mac = { 2, 0, 0, 0, 0, 1 } };
 
 	fixture_open(&mine);
 	fixture_open(&theirs);
@@ -42,6 +43,13 @@ void test_isolation(void)
 	refused(mine.nic.fd, VRNIC_IOC_QUERY_QP, &ask, ENOENT, "another file's QP cannot be asked");
 	object = (struct vrnic_object){ .number = theirs.qpn };
 	refused(mine.nic.fd, VRNIC_IOC_DESTROY_QP, &object, ENOENT, "another file's QP is out of reach");
+
+	ah.pd = theirs.pd;
+	need(vrnic_query_gid(&theirs.nic, 1, ah.dest_gid), "GID 1");
+	refused(mine.nic.fd, VRNIC_IOC_CREATE_AH, &ah, ENOENT, "an address handle of another file's PD is refused");
+	need(vrnic_create_ah(&theirs.nic, &ah), "an address handle");
+	object = (struct vrnic_object){ .number = ah.ahn };
+	refused(mine.nic.fd, VRNIC_IOC_DESTROY_AH, &object, ENOENT, "another file's address handle is out of reach");
 
 	need(vrnic_query_qp(&theirs.nic, theirs.qpn, &query), "the QP's state");
 	fixture_ring(&mine, theirs.qpn, 1);
