@@ -137,6 +137,7 @@ CASES = [
     case("ring-before-connect", "coalesced", "C21"),
     case("misaligned-atomic", "verbs", "C23"),
     case("stale-psn", "coalesced", "C26"),
+    case("four-byte-atomic", "verbs", "C29"),
     case("cta-scope-on-shared", "exclusive", shim="C10"),
 ]
 
