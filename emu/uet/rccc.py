@@ -110,6 +110,8 @@ class CreditPacer:
         rate = parameters.nscc.bytes_per_second * _SHARE
         self._interval = max(1, int(_PACKET * NS_PER_S / rate))
         self._stock = parameters.nscc.bytes_per_second * parameters.nscc.base_rtt_ns // NS_PER_S
+        # No source has use for more than its greatest window at a time; who asks for more is not believed.
+        self._most = max(-(-3 * self._stock // (2 * self._quantum)), -(-2 * _PACKET // self._quantum))
         self._carried = parameters.congestion == "rccc"
         self.accounts: dict[_Key, Account] = {}
         self._urgent: deque[Account] = deque()
@@ -142,6 +144,8 @@ class CreditPacer:
         newer = (target - account.target) & CREDIT_MASK
         if 0 < newer < _HALF:
             account.target = target
+            if account.demand > self._most:
+                account.target = (account.issued + self._most) & CREDIT_MASK
         self._queue(account)
 
     def forget(self, pdc: Pdc) -> None:

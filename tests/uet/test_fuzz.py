@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.clock import MS
+from emu.clock import MS, US
 from emu.nic.work import Opcode, Status, Transport
-from emu.uet import Parameters
+from emu.uet import NsccConfig, Parameters
 from emu.uet.headers import PDS_SIZES
 from emu.uet.path import PeerPath
 from emu.uet.tss_keys import SecureDomain
@@ -31,6 +31,8 @@ PARAMETERS = {
 TRAFFIC_CLASSES = [0, 2, 3, 16 << 2 | 2, 18 << 2 | 2, 46 << 2]
 STRANGER = 0x77
 PDCS_MAX = 64
+FABRIC = NsccConfig(base_rtt_ns=12 * US, bytes_per_second=12_500_000_000)
+"""A window of some packets: a stranger gets no more credit than that at a time."""
 _SES = {NextHeader.REQUEST_STD: 44, NextHeader.REQUEST_MEDIUM: 32, NextHeader.REQUEST_SMALL: 20}
 
 
@@ -61,7 +63,7 @@ def plausible(draw: random.Random, qpn: int) -> bytes:
 
 def ends(parameters: Parameters) -> tuple[Nic, PeerPath]:
     """A NIC that does some work with a peer, and the way to it from somebody else."""
-    parameters = replace(parameters, max_pdcs=PDCS_MAX)
+    parameters = replace(parameters, max_pdcs=PDCS_MAX, nscc=FABRIC)
     net, a, b = pair(Transport.UET_RUD, parameters=parameters)
     a.post(Opcode.WRITE, 16)
     net.scheduler.run(until=MS)
@@ -118,3 +120,15 @@ def test_what_is_plausible_gets_to_every_part() -> None:
     refused = {packet.word >> 8 for packet in nic.packets() if packet.is_nack}
     assert len(refused) >= 4
     assert len({drop.reason for drop in nic.drops}) >= 8
+
+
+def test_a_peer_that_asks_for_all_there_is_gets_a_window_of_credit() -> None:
+    nic, path = ends(PARAMETERS["udp"])
+    request = bytearray(16)
+    struct.pack_into(">HhIHHI", request, 0, PdsType.RUD_CC_REQ << 11 | 0x0C, -1, 7, 9, 0, 0x7FFFFF)
+    nic.deliver(path.frame(2, 0xC000, bytes(request)))
+    nic.net.scheduler.run(until=nic.net.scheduler.now() + 100 * MS)
+    credits = [packet for packet in nic.packets() if packet.kind == PdsType.CP and packet.following == 7]
+    window = 1.5 * FABRIC.bytes_per_second * FABRIC.base_rtt_ns / 1e9
+    # A stock of one round trip comes unasked.
+    assert 0 < len(credits) <= 2 * window / 4096
