@@ -54,6 +54,7 @@ def test_a_correct_kernel_breaks_no_rule(simt: Path, form: str, engine: str) -> 
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("engine", ["direct", "weak"])
 @pytest.mark.parametrize(
     "form", ["single", "coalesced", "shared", "exclusive", "verbs", "moe", "eager", "wrap"]
@@ -64,6 +65,7 @@ def test_whatever_the_seed(simt: Path, form: str, engine: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_a_thousand_laps_of_a_small_ring(simt: Path) -> None:
     assert_silent(run_mlx5_kernel(simt, "wrap --messages 128000 --start 0xfff0 --timeout 600"))
 
