@@ -59,9 +59,9 @@ def measure(pair: LabRunner, tool: str, *, ready: str = tcp_listens(RDMA_PORT)) 
     rows: list[Throughput | Latency] = []
     rows += throughputs(out) if "_bw" in tool else latencies(out)
     assert rows, "\n".join(out)
+    # Bandwidths are printed with two digits: on a busy machine a few small messages make 0.00.
     for row in rows:
-        speed = row.megamessages if isinstance(row, Throughput) else row.typical
-        assert speed > 0, row
+        assert isinstance(row, Throughput) or row.typical > 0, row
     return rows
 
 
@@ -142,13 +142,13 @@ def test_inline_data(pair: LabRunner, tool: str, inline: int) -> None:
     [
         "ib_send_lat",
         pytest.param("ib_read_lat", marks=full),
-        pytest.param("ib_write_bw", marks=full),
         pytest.param("ib_read_bw", marks=full),
         pytest.param("ib_send_bw", marks=full),
         pytest.param("ib_atomic_lat", marks=full),
     ],
 )
 def test_completions_by_event(pair: LabRunner, tool: str) -> None:
+    """Of the tools that have it: ib_write_bw's passive end has no completion to wait for, and refuses."""
     size = "" if "atomic" in tool else " -s 8"
     once(pair, f"{tool} {QUIET} -e{size} -n 100", 8, 100)
 
