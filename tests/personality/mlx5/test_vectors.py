@@ -112,6 +112,8 @@ def encode(completion: Completion) -> bytes:
     ring = SimpleNamespace(slot_size=64, log_size=0)
     cq = cast("CompletionQueue", SimpleNamespace(mode=CqMode.COLLAPSED, producer=9, ring=ring))
     body, commit = CompletionFormat().encode(completion, cq, 0)
+    # Counter and opcode are seen together or not at all.
+    assert len(commit) == 8
     return body + commit
 
 

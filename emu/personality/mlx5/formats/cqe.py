@@ -24,6 +24,8 @@ from emu.personality.mlx5.formats.syndrome import syndrome, vendor_syndrome
 __all__ = ["CQE_SIZE", "CompletionFormat", "finish"]
 
 CQE_SIZE = 64
+COMMIT = 8
+"""Bytes at an entry's end that are written at once, behind the rest."""
 _GOOD = struct.Struct(">24xI4xII4xIQIHx")
 _BAD = struct.Struct(">32xI18xBBIHx")
 _FRAME = struct.Struct(">12xIB3xH6xBB14xIQ4xHx")
@@ -54,7 +56,7 @@ class CompletionFormat:
     slot_size = CQE_SIZE
 
     def encode(self, completion: Completion, cq: CompletionQueue, timestamp: int) -> tuple[bytes, bytes]:
-        """Body and the last byte."""
+        """Body and the last eight bytes."""
         received = completion.opcode >= CompletionOpcode.RECV
         if completion.status is not Status.SUCCESS:
             opcode = CqeOpcode.RESPONDER_ERROR if received else CqeOpcode.REQUESTER_ERROR
@@ -132,9 +134,14 @@ def _frame(completion: Completion, info: FrameInfo, timestamp: int) -> bytes:
 
 
 def finish(body: bytes, opcode: CqeOpcode, cq: CompletionQueue) -> tuple[bytes, bytes]:
-    """Body padded to the CQ's entry size, and the last byte with opcode and owner bit."""
+    """Body padded to the CQ's entry size, and the last eight bytes, which end in opcode and owner bit.
+
+    Eight, not one: of a collapsed CQ's entry software reads WQE counter and opcode together, and must not
+    find the one of this completion with the other of the one before.
+    """
     owner = 0 if cq.mode is CqMode.COLLAPSED else cq.producer >> cq.ring.log_size & 1
-    return body.rjust(cq.ring.slot_size - 1, b"\0"), bytes([opcode << 4 | owner])
+    entry = body.rjust(cq.ring.slot_size - 1, b"\0") + bytes([opcode << 4 | owner])
+    return entry[:-COMMIT], entry[-COMMIT:]
 
 
 def _wqe_opcode(completion: Completion) -> int:
