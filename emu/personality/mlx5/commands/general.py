@@ -21,7 +21,7 @@ BOARD = b"vrnic-mlx5-vf"
 BOARD_AT = 0xF0
 """Byte of the board's name in the adapter's parameter block."""
 VENDOR = bytes.fromhex("0002c9")
-"""IEEE number programs look for before they use this interface. The board's name says whose emulation it is."""
+"""IEEE number by which programs know this interface. The board's name says whose emulation it is."""
 VENDOR_AT = 0x19
 BLOCK_BYTES = 256
 
