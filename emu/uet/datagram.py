@@ -153,10 +153,6 @@ class UudEngine:
         """Receivers of datagrams expect no number."""
         return 0
 
-    def abandon(self) -> None:
-        """The queue pair is gone."""
-        self._queue.clear()
-
     # Sending
 
     def _refusal(self, request: SendRequest) -> Failure | None:

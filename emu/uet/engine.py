@@ -37,7 +37,7 @@ from emu.uet.outgoing import Failure, Work
 from emu.uet.path import PeerKey, addresses
 from emu.uet.target import Target
 from emu.uet.verdicts import Refused
-from emu.wire.uet_names import ReturnCode
+from emu.wire.uet_names import RequestOpcode, ReturnCode
 
 if TYPE_CHECKING:
     from emu.uet.fep import Fep
@@ -140,8 +140,12 @@ class UetEngine:
             due, _, message = heapq.heappop(self._waiting)
             if message.due == due and not message.abandoned:
                 message.due = 0
-                self._parked.pop(message.token, None)
-                self._submit(message)
+                if message.pdc is not None:
+                    # It was sent, and is to be fetched.
+                    self._ask_after(message)
+                else:
+                    self._parked.pop(message.token, None)
+                    self._submit(message)
         while self._queue and self.state in _SENDING:
             if not self._begin(self._queue[0]):
                 break
@@ -277,6 +281,9 @@ class UetEngine:
     def _postpone(self, message: Message, delay: int) -> None:
         """Try a message again later, as a new one."""
         message.reset()
+        self._schedule(message, delay)
+
+    def _schedule(self, message: Message, delay: int) -> None:
         message.due = self._fep.host.scheduler.now() + delay
         self._attempts += 1
         heapq.heappush(self._waiting, (message.due, self._attempts, message))
@@ -292,6 +299,18 @@ class UetEngine:
             return
         self._parked[message.token] = message
         self._postpone(message, self.parameters.deferral_ns)
+
+    def unfetched(self, message: Message) -> None:
+        """The peer has the beginning of a message, and is to fetch the rest: see that it does."""
+        if not message.due and not message.done:
+            self._schedule(message, self.parameters.deferral_ns)
+
+    def _ask_after(self, message: Message) -> None:
+        """Ask whether the peer still knows a message that it is to fetch."""
+        if message.done:
+            return
+        self.notify(Notice(self, RequestOpcode.NO_OP, message.token << 32, message.unknown))
+        self._schedule(message, self.parameters.deferral_ns)
 
     def resume(self, token: int, peer_token: int) -> None:
         """The peer has a place for a message that it called off. :raises Refused: there is none."""

@@ -89,9 +89,11 @@ class Fep:
 
     def forget_engine(self, qpn: int) -> None:
         """A queue pair is gone; what it still had to do is given up."""
-        engine = self._engines.pop(qpn, None) or self._datagrams.pop(qpn, None)
+        engine = self._engines.pop(qpn, None)
         if engine is not None:
             engine.abandon()
+            engine.target.waiting.clear()
+        self._datagrams.pop(qpn, None)
 
     def reset(self) -> None:
         """Forget everything, without a word to peers, whose PDCs find out by the NACKs they get."""

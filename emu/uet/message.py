@@ -160,6 +160,9 @@ class Sender(Protocol):
     def called_off(self, message: Message) -> None:
         """The peer called a message off, and all of it that was sent is answered."""
 
+    def unfetched(self, message: Message) -> None:
+        """The peer has the beginning of a message, and is to fetch the rest."""
+
 
 class Message:
     """Implements :class:`emu.uet.outgoing.Work` for one element.
@@ -182,6 +185,7 @@ class Message:
         "_opcode",
         "_packets",
         "_placed",
+        "_served",
         "abandoned",
         "code",
         "deferred",
@@ -235,6 +239,7 @@ class Message:
         self.pdc: Pdc | None = None
         self._cursor = self._acked = self._placed = 0
         self._fetched: dict[int, int] | None = None
+        self._served = 0
         self._cancelled = self.deferred = False
         self.code = 0
         self.done = False
@@ -425,7 +430,7 @@ class Message:
         if self.code:
             self._end(failure_of(self.code))
         elif self._eager is not None and self._eager + self._taken < self.request.length:
-            return
+            self._engine.unfetched(self)
         elif self.request.opcode in _PAYLOAD or self._placed >= self.request.length:
             self._end(None)
         elif self.request.opcode in _ATOMICS:
@@ -442,13 +447,16 @@ class Message:
         if self._eager is None or offset < self._eager or offset + size > request.length or self.done:
             return None
         try:
-            return packet_payload(self._engine.host, request, offset, size)
+            data = packet_payload(self._engine.host, request, offset, size)
         except ProtectionError as error:
             self._end(Failure(Status.LOC_PROT_ERR, Cause(error.cause), f"payload: {error.rule}"))
             return None
+        self._served += 1
+        return data
 
     def fetched(self, offset: int, size: int) -> None:
         """The peer has these bytes, maybe again."""
+        self._served -= 1
         if self._fetched is None:
             self._fetched = {}
         self._fetched[offset] = size
@@ -457,6 +465,11 @@ class Message:
     @property
     def _taken(self) -> int:
         return sum(self._fetched.values()) if self._fetched else 0
+
+    def unknown(self) -> None:
+        """The peer does not know it. Maybe it has all, and its last acknowledgements are on their way."""
+        if not self._served:
+            self.declined()
 
     def declined(self) -> None:
         """The peer will not fetch it."""

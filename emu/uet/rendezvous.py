@@ -3,7 +3,8 @@
 
 The sender keeps the message as an :class:`Offer` under a key of its own, which serves only the peer's queue
 pair. It is done when the target has answered and every byte beyond the eager part was fetched and
-acknowledged. The target fetches when it has a receive element, by a :class:`Fetch`.
+acknowledged. The target fetches when it has a receive element, by a :class:`Fetch`. Until then the sender
+asks after its message now and then, by a NO_OP with its key: a target that was reset does not know it.
 
 How the key looks is this project's choice: the upper half of the READs' memory key is the offer's number, the
 lower half 0, ``read_offset`` counts from the start of the message, and PIDonFEP and resource index name the
@@ -95,6 +96,9 @@ class Fetch:
 
     def called_off(self, message: Message) -> None:
         """Nobody calls READs off."""
+
+    def unfetched(self, message: Message) -> None:
+        """READs are on offer to nobody."""
 
     def ended(self, message: Message) -> None:
         """All is here, or it failed."""

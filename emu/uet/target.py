@@ -89,6 +89,8 @@ class Target:
                 self._aborted(header, pdc)
                 return None
             if opcode == RequestOpcode.NO_OP:
+                if header.key and not self.waiting.knows(header.key):
+                    raise Refused(ReturnCode.CANCELLED)
                 return None
             raise Refused(ReturnCode.UNSUPPORTED_OP)
         except Refused as refused:

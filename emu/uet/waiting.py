@@ -41,14 +41,21 @@ class Waiting:
         self._receives = receives
         self._token = 0
         self.messages: list[Inbound] = []
-        self.fetches: set[Fetch] = set()
+        self.fetches: dict[Fetch, tuple[Inbound, tuple[Pdc, int] | None]] = {}
 
     def clear(self) -> None:
-        """Forget everything; senders find out by themselves."""
+        """Forget everything. Who waits for a response gets one; others ask after their messages."""
         self.messages.clear()
-        fetches, self.fetches = self.fetches, set()
-        for fetch in fetches:
+        fetches, self.fetches = self.fetches, {}
+        for fetch, (inbound, owed) in fetches.items():
             fetch.stop()
+            if owed is not None and inbound.offer is not None:
+                owed[0].respond(owed[1], refusal(ReturnCode.CANCELLED, inbound.offer))
+
+    def knows(self, key: int) -> bool:
+        """True when the rendezvous under this key waits, or is being fetched."""
+        messages = [*self.messages, *(inbound for inbound, _ in self.fetches.values())]
+        return any(inbound.offer is not None and inbound.offer.read_key == key for inbound in messages)
 
     def forget(self, inbound: Inbound) -> None:
         """Its sender gave it up."""
@@ -193,7 +200,7 @@ class Waiting:
         assert element is not None and offer is not None  # checked by the callers
 
         def done(failure: Failure | None) -> None:
-            self.fetches.discard(fetch)
+            self.fetches.pop(fetch, None)
             code: int = ReturnCode.OK
             if failure is None:
                 try:
@@ -211,7 +218,7 @@ class Waiting:
                 self._decline(inbound)
 
         fetch = Fetch(self._engine, offer, element.sges, done)
-        self.fetches.add(fetch)
+        self.fetches[fetch] = (inbound, owed)
         fetch.start()
 
     def _decline(self, inbound: Inbound) -> None:

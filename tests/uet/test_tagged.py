@@ -316,6 +316,31 @@ def test_a_rendezvous_is_done_when_every_byte_was_fetched(transport: Transport, 
     assert (wanted in responses(tags.b.nic)) == early
 
 
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("end", ["error", "reset", "destroyed"])
+def test_a_target_that_forgets_a_rendezvous_fails_it(early: bool, end: str) -> None:
+    tags = Tags(parameters=Parameters(deferral_ns=50 * MS))
+    if early:
+        tags.receive(1)
+    tags.a.post(Opcode.SEND, 8000, tag=1, mode=SendMode.RENDEZVOUS)
+    tags.net.scheduler.run(until=tags.net.scheduler.now() + 3_000)
+    if not early:
+        # It waits as long as it must, and only asks after it.
+        tags.settle(1_000)
+        assert not tags.a.host.completions
+    if end == "destroyed":
+        tags.b.nic.fep.forget_engine(tags.b.host.qpn)
+    else:
+        tags.b.modify(QpState.ERR)
+    if end == "reset":
+        for state in (QpState.RESET, QpState.INIT, QpState.RTR, QpState.RTS):
+            tags.b.modify(state)
+    tags.settle(20_000)
+    (completion,) = tags.a.host.completions
+    assert completion.status is Status.REM_OP_ERR
+    assert not tags.a.engine.offers  # type: ignore[attr-defined]
+
+
 def test_what_fits_a_packet_needs_no_rendezvous() -> None:
     tags = Tags()
     tags.receive(1)
@@ -484,7 +509,8 @@ def play(
     transport: Transport, weather: Weather, work: list[tuple[SendMode, int | None, int]], seed: int
 ) -> None:
     """Post sends and matching receives in any interleaving while the weather rages: all meet, once."""
-    net, a, b = pair(transport, weather.impairment(), Parameters(max_unexpected=3))
+    # A millisecond between tries without a receive element: microseconds would make a flood of frames.
+    net, a, b = pair(transport, weather.impairment(), Parameters(max_unexpected=3), min_rnr_timer=14)
     draw = random.Random(seed)
     a.host.memory(LKEY, 1 << 16)[: 1 << 16] = draw.randbytes(1 << 16)
     b.host.memory(RKEY, 1 << 16)
