@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from emu.cli.output import JsonFlag, console, errors, fail, guarded, print_json
-from emu.lab.topology import Lab
+from emu.lab.topology import TRANSPORTS, Lab
 
 __all__ = ["demo"]
 
@@ -23,7 +23,7 @@ def demo(
         typer.Option("--device", help="vrnic: our driver and kernels. mlx5: unmodified drivers and tools."),
     ] = "vrnic",
     transport: Annotated[
-        str, typer.Option("--transport", help="roce-rc, uet-rud or uet-rod; for --device vrnic.")
+        str, typer.Option("--transport", help=f"{', '.join(TRANSPORTS)}; for --device vrnic.")
     ] = "roce-rc",
     loss: Annotated[float, typer.Option("--loss", help="Probability that a link loses a frame.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Seed of every random decision.")] = 1,

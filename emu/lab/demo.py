@@ -18,7 +18,7 @@ from emu.lab.report import DemoReport
 from emu.lab.runner import LabRunner
 from emu.lab.topology import Lab, default_lab
 
-__all__ = ["STEPS", "DemoOptions", "Step", "run_demo"]
+__all__ = ["STEPS", "DemoOptions", "Step", "run_demo", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,14 @@ class Step:
     proxy: bool = False
 
 
+_IDEMPOTENT = ("put", "bulk 1 MiB", "put, host proxy")
+DATAGRAMS = (
+    Step("datagrams", "datagram", 20),
+    Step(
+        "datagrams in host memory", "datagram --ring host --data host --size 1024 --messages 32 --cq ring", 20
+    ),
+)
+"""What a transport of datagrams can do."""
 STEPS = (
     Step("put", "put", 20),
     Step("ping-pong", "pingpong", 20),
@@ -53,6 +61,15 @@ STEPS = (
     Step("bulk 1 MiB", "bulk", 40),
     Step("put, host proxy", "put --proxy", 20, proxy=True),
 )
+
+
+def steps_of(transport: str) -> tuple[Step, ...]:
+    """The steps that queue pairs of ``transport`` can take: UET RUDI has what may happen twice only."""
+    if transport in ("roce-ud", "uet-uud"):
+        return DATAGRAMS
+    if transport == "uet-rudi":
+        return tuple(step for step in STEPS if step.name in _IDEMPOTENT)
+    return STEPS
 
 
 def run_demo(options: DemoOptions, installation: Installation | None = None) -> DemoReport:
@@ -86,7 +103,7 @@ def run_demo(options: DemoOptions, installation: Installation | None = None) -> 
         for guest in running.guests:
             guest.run("reload-driver", 20).check()
         start = counters_of(running)
-        for step in STEPS:
+        for step in steps_of(options.transport):
             options.progress(f"running {step.name}")
             _run_step(running, lab, step, report)
         end = counters_of(running)

@@ -54,7 +54,7 @@ virtio network device of QEMU, which has no RDMA of its own but can carry a soft
 DOORBELLS = ("trapped", "mapped")
 """How a vrnic learns of doorbells."""
 
-TRANSPORTS = ("roce-rc", "uet-rod", "uet-rud")
+TRANSPORTS = ("roce-rc", "roce-ud", "uet-rod", "uet-rud", "uet-rudi", "uet-uud")
 """Transports a lab's queue pairs can be asked to use."""
 
 CARRIES = ("roce", "uet-rod", "uet-rud")
