@@ -63,7 +63,7 @@ class Opcode(enum.IntEnum):
 
 
 class SendMode(enum.IntEnum):
-    """How a SEND's data travels, where the transport has a choice (UET); values are the `vrnic` contract's."""
+    """How a SEND's data travels, where the transport has a choice (UET)."""
 
     EAGER = 0
     """At once."""
