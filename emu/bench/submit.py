@@ -32,7 +32,7 @@ CHECK_COST_TARGET = 0.30
 
 _TIMEOUT = 90.0
 _COUNTERS = ("doorbells", "wqe_fetches", "cqes")
-_MESSAGES = 2048
+_MESSAGES = 8192
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ def perftest(
             )
             for outcome in report.outcomes
         ]
-        columns = ("tool", "bytes", "vrnic", "rxe", "unit", "times better", "at least")
+        columns = ("tool", "bytes", "vrnic", "rxe", "unit", "ratio", "target")
         print_table(f"perftest, two guests ({report.accelerator}, {report.rounds} rounds)", columns, rows)
         console.print(
             f"inside one NIC, 64 KiB: {report.loopback:,.0f} MiB/s (at least {LOOPBACK_TARGET:.0f}); "
