@@ -41,8 +41,9 @@ def tcp_listens(port: int = RDMA_PORT) -> str:
 def bring_up_rdma(guest: Guest, address: str, *, software: bool = False, mtu: int = JUMBO_MTU) -> None:
     """Have the distribution's RDMA stack of ``guest`` ready on its network device ``eth0``.
 
-    ``software`` adds rdma_rxe on top, for a device that has no RDMA. Waits until the port is active and the
-    GID of the IPv4 ``address`` is there.
+    ``software`` adds rdma_rxe on top, for a device that has no RDMA. Waits until the port is active, the
+    GID of the IPv4 ``address`` is there, and the link-local address is more than tentative: until duplicate
+    address detection has ended, the kernel refuses it as the source of a connection.
 
     :raises LabFailure: one of these does not come.
     """
@@ -50,6 +51,7 @@ def bring_up_rdma(guest: Guest, address: str, *, software: bool = False, mtu: in
     if software:
         guest.run("rdma link add rxe0 type rxe netdev eth0", 30).check()
     ready = f"ibv_devinfo -v | grep -q 'GID.*{address}' && ibv_devinfo | grep -q PORT_ACTIVE"
+    ready += " && ip -6 addr show dev eth0 | grep -q fe80 && ! ip -6 addr show dev eth0 | grep -q tentative"
     wait = f"for n in $(seq {_TRIES}); do {ready} && exit; sleep 0.1; done; ibv_devinfo -v; exit 1"
     guest.run(wait, _PATIENCE).check()
 
